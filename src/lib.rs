@@ -1,0 +1,1 @@
+//! Locks as native commands of Redis and Valkey.
