@@ -1,1 +1,4 @@
-//! The suite against real servers.
+//! The suite against real servers: one file for each facet, and the harness that owns the servers.
+
+mod harness;
+mod support;
