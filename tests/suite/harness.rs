@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use crate::support::{
-    NOISE, PATIENCE, Server, Value, bytes, int, map, seeded_rng, text, wait_for_offset_equal,
-    wait_until,
+    NOISE, PATIENCE, Server, Value, bytes, int, map, seeded_rng, text, wait_for_offset_equal, wait_until,
 };
 
 fn plain() -> Server {
@@ -16,19 +15,13 @@ fn bulk(text: &str) -> Value {
 }
 
 fn words(command: &[Vec<u8>]) -> Vec<String> {
-    command
-        .iter()
-        .map(|word| String::from_utf8_lossy(word).into_owned())
-        .collect()
+    command.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
 #[test]
 fn a_server_serves_and_ends_with_its_folder() {
     let server = plain();
-    assert_eq!(
-        server.conn().ok(("PING",)),
-        Value::SimpleString("PONG".into())
-    );
+    assert_eq!(server.conn().ok(("PING",)), Value::SimpleString("PONG".into()));
     assert_eq!(server.info_number("process_id"), i64::from(server.pid()));
     assert!(server.info_number("used_memory") > 0);
     let folder = server.folder().to_owned();
@@ -44,10 +37,7 @@ fn many_servers_live_side_by_side() {
         server.conn().ok(("SET", "number", number));
     }
     for (number, server) in servers.iter().enumerate() {
-        assert_eq!(
-            server.conn().ok(("GET", "number")),
-            bulk(&number.to_string())
-        );
+        assert_eq!(server.conn().ok(("GET", "number")), bulk(&number.to_string()));
     }
 }
 
@@ -55,15 +45,9 @@ fn many_servers_live_side_by_side() {
 fn errors_are_the_wire_text() {
     let server = plain();
     let mut conn = server.conn();
-    assert!(
-        conn.err(("GET",))
-            .starts_with("ERR wrong number of arguments")
-    );
+    assert!(conn.err(("GET",)).starts_with("ERR wrong number of arguments"));
     conn.ok(("LPUSH", "list", "item"));
-    assert_eq!(
-        conn.err(("GET", "list")),
-        "WRONGTYPE Operation against a key holding the wrong kind of value"
-    );
+    assert_eq!(conn.err(("GET", "list")), "WRONGTYPE Operation against a key holding the wrong kind of value");
 }
 
 #[test]
@@ -123,11 +107,8 @@ fn restart_can_change_the_settings() {
 
 #[test]
 fn a_refusal_to_start_comes_with_its_log() {
-    let failure = Server::builder()
-        .without_module()
-        .config("no-such-setting", "1")
-        .try_start()
-        .expect_err("an unknown setting");
+    let failure =
+        Server::builder().without_module().config("no-such-setting", "1").try_start().expect_err("an unknown setting");
     assert!(failure.log.contains("no-such-setting"), "{failure:?}");
 }
 
@@ -152,9 +133,7 @@ fn shutdown_by_command_is_no_crash() {
 fn a_death_unasked_fails_the_test() {
     let server = plain();
     server.raw().send_command(("SHUTDOWN", "NOSAVE"));
-    wait_until("the server to end", PATIENCE, || {
-        (!server.is_alive()).then_some(())
-    });
+    wait_until("the server to end", PATIENCE, || (!server.is_alive()).then_some(()));
 }
 
 #[test]
@@ -196,32 +175,15 @@ fn the_stream_shows_each_command_once() {
         conn.ok(("SET", "key", b"\0\xff"));
         conn.ok(("GET", "key"));
         conn.ok(("DEL", "no such key"));
-        redis::pipe()
-            .atomic()
-            .incr("a", 1)
-            .incr("b", 1)
-            .query::<Value>(&mut conn)
-            .expect("MULTI and EXEC");
+        redis::pipe().atomic().incr("a", 1).incr("b", 1).query::<Value>(&mut conn).expect("MULTI and EXEC");
         let commands = stream.drain_without(NOISE);
         assert_eq!(commands[0], [&b"SET"[..], b"key", b"\0\xff"]);
         let rest: Vec<_> = commands[1..].iter().map(|c| words(c)).collect();
-        assert_eq!(
-            rest,
-            [
-                vec!["MULTI"],
-                vec!["INCRBY", "a", "1"],
-                vec!["INCRBY", "b", "1"],
-                vec!["EXEC"]
-            ]
-        );
+        assert_eq!(rest, [vec!["MULTI"], vec!["INCRBY", "a", "1"], vec!["INCRBY", "b", "1"], vec!["EXEC"]]);
 
         conn.ok(("SELECT", 3));
         conn.ok(("SET", "elsewhere", "x"));
-        let names: Vec<_> = stream
-            .drain_without(&["PING"])
-            .iter()
-            .map(|command| words(command)[0].clone())
-            .collect();
+        let names: Vec<_> = stream.drain_without(&["PING"]).iter().map(|command| words(command)[0].clone()).collect();
         assert_eq!(names, ["SELECT", "SET"]);
         assert_eq!(stream.drain_without(&["PING"]), Vec::<Vec<Vec<u8>>>::new());
     }
@@ -252,9 +214,7 @@ fn a_waiter_gets_its_reply_later() {
 fn a_waiter_can_go_or_be_killed() {
     let server = plain();
     server.waiter(("BLPOP", "list", 0)).disconnect();
-    wait_until("the waiter to be gone", PATIENCE, || {
-        (server.blocked_clients() == 0).then_some(())
-    });
+    wait_until("the waiter to be gone", PATIENCE, || (server.blocked_clients() == 0).then_some(()));
     let mut killed = server.waiter(("BLPOP", "list", 0));
     server.conn().ok(("CLIENT", "KILL", "ID", killed.id));
     killed.raw().wait_closed(PATIENCE);
@@ -268,19 +228,9 @@ fn a_subscriber_sees_keyspace_events_in_order() {
     let mut conn = server.conn();
     conn.ok(("SET", "key", "x", "PX", 60_000));
     conn.ok(("DEL", "key"));
-    let channels: Vec<_> = events
-        .drain()
-        .iter()
-        .map(|event| String::from_utf8_lossy(&event.channel).into_owned())
-        .collect();
-    assert_eq!(
-        channels,
-        [
-            "__keyevent@0__:set",
-            "__keyevent@0__:expire",
-            "__keyevent@0__:del"
-        ]
-    );
+    let channels: Vec<_> =
+        events.drain().iter().map(|event| String::from_utf8_lossy(&event.channel).into_owned()).collect();
+    assert_eq!(channels, ["__keyevent@0__:set", "__keyevent@0__:expire", "__keyevent@0__:del"]);
     assert_eq!(events.drain(), []);
 }
 

@@ -26,13 +26,7 @@ pub struct StartFailure {
 
 impl Builder {
     pub(super) fn new() -> Self {
-        Self {
-            kind: server_kind(),
-            module: Some(Vec::new()),
-            config: Vec::new(),
-            env: Vec::new(),
-            primary_port: None,
-        }
+        Self { kind: server_kind(), module: Some(Vec::new()), config: Vec::new(), env: Vec::new(), primary_port: None }
     }
 
     /// A line of the configuration file; `value` is written as it is, so quote what needs quotes.
@@ -43,8 +37,7 @@ impl Builder {
 
     /// An append-only file, written before each reply.
     pub fn aof(self) -> Self {
-        self.config("appendonly", "yes")
-            .config("appendfsync", "always")
+        self.config("appendonly", "yes").config("appendfsync", "always")
     }
 
     /// The arguments of `loadmodule`.
@@ -125,11 +118,7 @@ pub fn module_path() -> PathBuf {
         Some(named) => PathBuf::from(named),
         None => target_folder().join("release/libprlock.so"),
     };
-    assert!(
-        path.exists(),
-        "{} is missing: run `make build` first",
-        path.display()
-    );
+    assert!(path.exists(), "{} is missing: run `make build` first", path.display());
     std::path::absolute(&path).expect("the module's absolute path")
 }
 

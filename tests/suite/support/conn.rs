@@ -3,8 +3,7 @@
 use std::ops::{Deref, DerefMut};
 
 use redis::{
-    ConnectionAddr, ConnectionLike, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo,
-    ToRedisArgs, Value,
+    ConnectionAddr, ConnectionLike, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, ToRedisArgs, Value,
 };
 
 use super::raw::pack;
@@ -20,9 +19,7 @@ impl Conn {
     pub fn open(port: u16, settings: RedisConnectionInfo) -> redis::RedisResult<Self> {
         let address = ConnectionAddr::Tcp("127.0.0.1".to_owned(), port);
         // Without the library's name: Redis 7.0 would count an unknown command.
-        let info = address
-            .into_connection_info()?
-            .set_redis_settings(settings.set_skip_set_lib_name());
+        let info = address.into_connection_info()?.set_redis_settings(settings.set_skip_set_lib_name());
         let inner = redis::Client::open(info)?.get_connection_with_timeout(PATIENCE)?;
         inner.set_read_timeout(Some(PATIENCE))?;
         inner.set_write_timeout(Some(PATIENCE))?;
@@ -50,8 +47,7 @@ impl Conn {
     /// Runs a command that must not fail.
     #[track_caller]
     pub fn ok(&mut self, args: impl ToRedisArgs) -> Value {
-        self.call(args)
-            .unwrap_or_else(|error| panic!("unexpected error: {error}"))
+        self.call(args).unwrap_or_else(|error| panic!("unexpected error: {error}"))
     }
 
     /// Runs a command that must fail, and returns the error's text.

@@ -58,14 +58,8 @@ impl ServerKind {
         let Some(fetched) = fetched else {
             return "redis-server".into();
         };
-        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-            .join(".cache/servers")
-            .join(fetched);
-        assert!(
-            path.exists(),
-            "{} is missing: run `make servers` first",
-            path.display()
-        );
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(".cache/servers").join(fetched);
+        assert!(path.exists(), "{} is missing: run `make servers` first", path.display());
         path
     }
 }

@@ -4,11 +4,7 @@
 //! [`Waiter`], and waits for conditions with [`wait_until`], never for a time. Which server runs is chosen by
 //! `PRLOCK_SERVER`; see [`ServerKind`].
 
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "a toolbox: no single facet of the suite uses every tool"
-)]
+#![allow(dead_code, unused_imports, reason = "a toolbox: no single facet of the suite uses every tool")]
 
 mod builder;
 mod conn;

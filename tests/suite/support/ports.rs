@@ -33,10 +33,7 @@ impl Port {
                 && is_free(number)
                 && is_free(number + BUS_OFFSET)
             {
-                return Self {
-                    number,
-                    _held: held,
-                };
+                return Self { number, _held: held };
             }
         }
         panic!("no free port in {RANGE:?}");

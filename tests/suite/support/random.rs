@@ -14,16 +14,10 @@ pub struct SeededRng {
 /// A generator with the seed `PRLOCK_SEED`, or a new one.
 pub fn seeded_rng() -> SeededRng {
     let seed = match std::env::var("PRLOCK_SEED") {
-        Ok(text) => text
-            .trim()
-            .parse()
-            .unwrap_or_else(|_| panic!("PRLOCK_SEED is no number: {text:?}")),
+        Ok(text) => text.trim().parse().unwrap_or_else(|_| panic!("PRLOCK_SEED is no number: {text:?}")),
         Err(_) => rand::random(),
     };
-    SeededRng {
-        seed,
-        rng: StdRng::seed_from_u64(seed),
-    }
+    SeededRng { seed, rng: StdRng::seed_from_u64(seed) }
 }
 
 impl Deref for SeededRng {

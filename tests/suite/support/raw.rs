@@ -35,17 +35,11 @@ impl std::fmt::Display for Missing {
 
 impl Raw {
     pub fn connect(port: u16) -> Self {
-        let stream =
-            TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connect to the server");
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connect to the server");
         stream.set_nodelay(true).expect("set TCP_NODELAY");
         let write_timeout = Some(PATIENCE);
-        stream
-            .set_write_timeout(write_timeout)
-            .expect("set the write timeout");
-        Self {
-            stream,
-            buffer: Vec::new(),
-        }
+        stream.set_write_timeout(write_timeout).expect("set the write timeout");
+        Self { stream, buffer: Vec::new() }
     }
 
     /// Sends bytes as they are.
@@ -70,17 +64,14 @@ impl Raw {
     /// The next reply, or the error's text; panics when none comes in time or the connection closes.
     #[track_caller]
     pub fn reply(&mut self, timeout: Duration) -> Result<Value, String> {
-        let frame = self
-            .frame(timeout)
-            .unwrap_or_else(|why| panic!("no reply within {timeout:?}: {why}"));
+        let frame = self.frame(timeout).unwrap_or_else(|why| panic!("no reply within {timeout:?}: {why}"));
         decode(&frame)
     }
 
     /// The very bytes of the next reply.
     #[track_caller]
     pub fn reply_bytes(&mut self, timeout: Duration) -> Vec<u8> {
-        self.frame(timeout)
-            .unwrap_or_else(|why| panic!("no reply within {timeout:?}: {why}"))
+        self.frame(timeout).unwrap_or_else(|why| panic!("no reply within {timeout:?}: {why}"))
     }
 
     /// The next reply if it comes within `timeout`; the text of an error if it is one or the connection closes.
@@ -123,10 +114,7 @@ impl Raw {
 
     /// The port at this end.
     pub fn local_port(&self) -> u16 {
-        self.stream
-            .local_addr()
-            .expect("the socket's address")
-            .port()
+        self.stream.local_addr().expect("the socket's address").port()
     }
 
     /// Takes exactly `count` bytes.
@@ -139,9 +127,8 @@ impl Raw {
     /// Takes a line, without its CR LF.
     #[track_caller]
     pub fn take_line(&mut self, timeout: Duration) -> Vec<u8> {
-        let mut line = self
-            .take_when(timeout, line_len)
-            .unwrap_or_else(|why| panic!("no line within {timeout:?}: {why}"));
+        let mut line =
+            self.take_when(timeout, line_len).unwrap_or_else(|why| panic!("no line within {timeout:?}: {why}"));
         line.truncate(line.len() - 2);
         line
     }
@@ -167,11 +154,7 @@ impl Raw {
     }
 
     /// Takes as many bytes as `length` says, once it says so.
-    fn take_when(
-        &mut self,
-        timeout: Duration,
-        length: impl Fn(&[u8]) -> Option<usize>,
-    ) -> Result<Vec<u8>, Missing> {
+    fn take_when(&mut self, timeout: Duration, length: impl Fn(&[u8]) -> Option<usize>) -> Result<Vec<u8>, Missing> {
         let deadline = Instant::now() + timeout;
         loop {
             if let Some(length) = length(&self.buffer) {
@@ -183,12 +166,8 @@ impl Raw {
 
     fn fill(&mut self, deadline: Instant) -> Result<(), Missing> {
         // Zero would mean no timeout at all, and what is here already counts as in time.
-        let rest = deadline
-            .saturating_duration_since(Instant::now())
-            .max(Duration::from_millis(1));
-        self.stream
-            .set_read_timeout(Some(rest))
-            .expect("set the read timeout");
+        let rest = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        self.stream.set_read_timeout(Some(rest)).expect("set the read timeout");
         let mut chunk = [0; 65536];
         match self.stream.read(&mut chunk) {
             Ok(0) => Err(Missing::Closed),

@@ -73,12 +73,7 @@ impl Server {
         let server = Self {
             port,
             folder,
-            state: Mutex::new(State {
-                plan,
-                child,
-                end_is_expected: false,
-                crash_is_expected: false,
-            }),
+            state: Mutex::new(State { plan, child, end_is_expected: false, crash_is_expected: false }),
         };
         match server.wait_ready() {
             Ok(()) => Ok(server),
@@ -176,10 +171,7 @@ impl Server {
     }
 
     /// The same for a server that must refuse to start.
-    pub fn try_restart_with(
-        &self,
-        settings: impl FnOnce(Builder) -> Builder,
-    ) -> Result<(), StartFailure> {
+    pub fn try_restart_with(&self, settings: impl FnOnce(Builder) -> Builder) -> Result<(), StartFailure> {
         if self.is_alive() {
             self.stop();
         }
@@ -256,9 +248,7 @@ impl Server {
         };
         match conn.call(("PING",)) {
             // Loading, or gone again.
-            Err(error)
-                if error.starts_with("LOADING") || !error.starts_with(char::is_uppercase) =>
-            {
+            Err(error) if error.starts_with("LOADING") || !error.starts_with(char::is_uppercase) => {
                 return false;
             }
             _ => {}
@@ -320,11 +310,7 @@ impl State {
 fn spawn(plan: &Builder, port: u16, folder: &Path) -> Child {
     let config = folder.join("server.conf");
     std::fs::write(&config, plan.config_text(port, folder)).expect("write the configuration");
-    let log = File::options()
-        .create(true)
-        .append(true)
-        .open(folder.join("server.log"))
-        .expect("open the log");
+    let log = File::options().create(true).append(true).open(folder.join("server.log")).expect("open the log");
     let program = plan.kind.program();
     Command::new(&program)
         .arg(&config)

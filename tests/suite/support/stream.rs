@@ -38,28 +38,17 @@ impl ReplicationStream {
         let mut raw = server.raw();
         // Nothing listens there; the primary lists its replicas by this number.
         let own_port = raw.local_port();
-        for (setting, value) in [
-            ("listening-port", &*own_port.to_string()),
-            ("capa", "eof"),
-            ("capa", "psync2"),
-        ] {
+        for (setting, value) in [("listening-port", &*own_port.to_string()), ("capa", "eof"), ("capa", "psync2")] {
             assert_eq!(raw.call(("REPLCONF", setting, value)), Ok(Value::Okay));
         }
         raw.send_command(("PSYNC", "?", -1));
         let offset = full_resync_offset(&line_after_keepalives(&mut raw));
         let rdb = take_rdb(&mut raw);
-        wait_until("the stream to be online", PATIENCE, || {
-            is_online(server, own_port).then_some(())
-        });
+        wait_until("the stream to be online", PATIENCE, || is_online(server, own_port).then_some(()));
         // A primary that has sent the data set without a file begins the stream at an acknowledgement, and hears none
         // before the replica is online to it.
         raw.send_command(("REPLCONF", "ACK", offset));
-        Self {
-            raw,
-            port: server.port(),
-            offset,
-            rdb,
-        }
+        Self { raw, port: server.port(), offset, rdb }
     }
 
     /// The next command; panics when none comes in time.
@@ -91,12 +80,7 @@ impl ReplicationStream {
 
     /// Takes commands until `count` have come that are not named in `names`.
     #[track_caller]
-    pub fn take_without(
-        &mut self,
-        names: &[&str],
-        count: usize,
-        timeout: Duration,
-    ) -> Vec<Command> {
+    pub fn take_without(&mut self, names: &[&str], count: usize, timeout: Duration) -> Vec<Command> {
         let deadline = Instant::now() + timeout;
         let mut commands = Vec::new();
         while commands.len() < count {
@@ -166,7 +150,5 @@ fn decode(frame: &[u8]) -> Command {
 
 fn is_one_of(command: &Command, names: &[&str]) -> bool {
     let name = command.first().map(Vec::as_slice).unwrap_or_default();
-    names
-        .iter()
-        .any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
+    names.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
 }

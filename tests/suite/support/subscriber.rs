@@ -56,10 +56,9 @@ impl Subscriber {
 fn event(reply: &Value) -> Option<Event> {
     let parts = items(reply);
     match parts.as_slice() {
-        [kind, _pattern, channel, message] if bytes(kind) == b"pmessage" => Some(Event {
-            channel: bytes(channel),
-            message: bytes(message),
-        }),
+        [kind, _pattern, channel, message] if bytes(kind) == b"pmessage" => {
+            Some(Event { channel: bytes(channel), message: bytes(message) })
+        }
         _ => None,
     }
 }

@@ -42,13 +42,8 @@ pub fn map(value: &Value) -> BTreeMap<String, Value> {
     match value {
         Value::Map(pairs) => pairs.iter().map(|(k, v)| (text(k), v.clone())).collect(),
         Value::Array(flat) => {
-            assert!(
-                flat.len().is_multiple_of(2),
-                "a field without value: {flat:?}"
-            );
-            flat.chunks(2)
-                .map(|pair| (text(&pair[0]), pair[1].clone()))
-                .collect()
+            assert!(flat.len().is_multiple_of(2), "a field without value: {flat:?}");
+            flat.chunks(2).map(|pair| (text(&pair[0]), pair[1].clone())).collect()
         }
         other => panic!("not a map: {other:?}"),
     }

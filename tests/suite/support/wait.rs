@@ -16,10 +16,7 @@ pub fn wait_until<T>(what: &str, timeout: Duration, mut condition: impl FnMut() 
         if let Some(value) = condition() {
             return value;
         }
-        assert!(
-            start.elapsed() < timeout,
-            "waited {timeout:?} in vain for: {what}"
-        );
+        assert!(start.elapsed() < timeout, "waited {timeout:?} in vain for: {what}");
         std::thread::sleep(PAUSE);
     }
 }

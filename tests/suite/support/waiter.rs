@@ -28,11 +28,7 @@ impl Server {
     pub fn background_on(&self, mut raw: Raw, args: impl ToRedisArgs) -> Waiter {
         let id = raw.id();
         raw.send_command(args);
-        Waiter {
-            raw,
-            port: self.port(),
-            id,
-        }
+        Waiter { raw, port: self.port(), id }
     }
 
     /// Sends a command on a new connection, and returns when the server has it blocked.
@@ -71,13 +67,8 @@ impl Waiter {
     #[track_caller]
     pub fn is_blocked(&self) -> bool {
         let mut conn = Raw::connect(self.port);
-        let list = conn
-            .call(("CLIENT", "LIST", "ID", self.id))
-            .expect("CLIENT LIST");
-        text(&list)
-            .split_whitespace()
-            .filter_map(|field| field.strip_prefix("flags="))
-            .any(|flags| flags.contains('b'))
+        let list = conn.call(("CLIENT", "LIST", "ID", self.id)).expect("CLIENT LIST");
+        text(&list).split_whitespace().filter_map(|field| field.strip_prefix("flags=")).any(|flags| flags.contains('b'))
     }
 
     /// Waits until the server holds this client blocked; panics when it answers instead.

@@ -1,0 +1,51 @@
+# Everything one does with this project. `make` alone explains itself: the text behind ## is the help.
+
+SHELL := /bin/bash
+# rustup's own place, for shells that were open before it was installed.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+# For `make run`.
+PORT ?= 6379
+# For `make test` and `make test-servers`: only tests with this in their name.
+ONLY ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help run build deps test test-servers servers fmt lint clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# --- use it
+
+run: build ## Install what is missing, build, and serve locks on port 6379 (PORT=7000 for another)
+	@mkdir -p run
+	redis-server redis.conf --port $(PORT)
+
+build: deps ## Build the module: target/release/libprlock.so
+	cargo build --release --locked
+
+deps:
+	@scripts/install-deps
+
+# --- test it
+
+test: build ## Run all tests on Redis 7.0 (ONLY=claims for those with this in their name)
+	@scripts/test redis7 -- $(ONLY)
+
+test-servers: build servers ## Run the server tests on Redis 8.2, Valkey 8.1 and Valkey 9.1
+	@scripts/test redis8 valkey8 valkey9 -- $(ONLY)
+
+servers: ## Fetch these three servers into .cache/servers, once
+	@scripts/install-deps servers
+	@scripts/fetch-servers
+
+# --- change it
+
+fmt: ## Format the code
+	cargo fmt
+
+lint: ## Look for what should be written otherwise; warnings are errors
+	cargo clippy --locked --all-targets -- -D warnings
+
+clean: ## Remove what was built; the data in run/ and the fetched servers stay
+	cargo clean
