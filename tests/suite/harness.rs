@@ -129,11 +129,29 @@ fn shutdown_by_command_is_no_crash() {
 }
 
 #[test]
-#[should_panic(expected = "the server has died")]
-fn a_death_unasked_fails_the_test() {
+fn a_death_unasked_fails_the_test_and_keeps_its_folder() {
     let server = plain();
+    let folder = server.folder().to_owned();
     server.raw().send_command(("SHUTDOWN", "NOSAVE"));
     wait_until("the server to end", PATIENCE, || (!server.is_alive()).then_some(()));
+    let failure = std::panic::catch_unwind(|| drop(server)).expect_err("a failure");
+    let text = failure.downcast_ref::<String>().expect("a text");
+    assert!(text.starts_with("the server has died"), "{text}");
+    assert!(folder.join("server.log").exists());
+    std::fs::remove_dir_all(folder).expect("remove the folder");
+}
+
+#[test]
+fn a_crash_unasked_fails_the_test_even_after_a_restart() {
+    let server = plain();
+    let folder = server.folder().to_owned();
+    server.raw().send_command(("DEBUG", "SEGFAULT"));
+    server.wait_end();
+    server.restart();
+    let failure = std::panic::catch_unwind(|| drop(server)).expect_err("a failure");
+    let text = failure.downcast_ref::<String>().expect("a text");
+    assert!(text.starts_with("the server's log has"), "{text}");
+    std::fs::remove_dir_all(folder).expect("remove the folder");
 }
 
 #[test]
