@@ -156,10 +156,7 @@ impl Element<'_> {
             Self::Star => false,
             Self::Any => true,
             Self::Byte(own) => own == byte,
-            Self::Class {
-                negated,
-                mut members,
-            } => members.any(|m| m.holds(byte)) != negated,
+            Self::Class { negated, mut members } => members.any(|m| m.holds(byte)) != negated,
         }
     }
 
@@ -167,10 +164,7 @@ impl Element<'_> {
     fn only_byte(self) -> Option<u8> {
         match self {
             Self::Byte(own) => Some(own),
-            Self::Class {
-                negated: false,
-                mut members,
-            } => {
+            Self::Class { negated: false, mut members } => {
                 let first = members.next()?;
                 (first.low == first.high && members.all(|m| m == first)).then_some(first.low)
             }
@@ -217,18 +211,11 @@ struct Member {
 
 impl Member {
     const fn single(byte: u8) -> Self {
-        Self {
-            low: byte,
-            high: byte,
-        }
+        Self { low: byte, high: byte }
     }
 
     fn range(a: u8, b: u8) -> Self {
-        let (low, high) = if c_order(a) <= c_order(b) {
-            (a, b)
-        } else {
-            (b, a)
-        };
+        let (low, high) = if c_order(a) <= c_order(b) { (a, b) } else { (b, a) };
         Self { low, high }
     }
 
@@ -359,11 +346,7 @@ mod tests {
     }
 
     fn c_value(byte: u8) -> i32 {
-        if c_char::MIN < 0 && byte > 127 {
-            i32::from(byte) - 256
-        } else {
-            i32::from(byte)
-        }
+        if c_char::MIN < 0 && byte > 127 { i32::from(byte) - 256 } else { i32::from(byte) }
     }
 
     fn bytes(alphabet: &'static [u8], longest: usize) -> impl Strategy<Value = Vec<u8>> {
@@ -471,10 +454,7 @@ mod tests {
             let mut all = vec![vec![]];
             let mut last = all.clone();
             for _ in 0..longest {
-                last = last
-                    .iter()
-                    .flat_map(|w| alphabet.iter().map(move |&b| [&w[..], &[b]].concat()))
-                    .collect();
+                last = last.iter().flat_map(|w| alphabet.iter().map(move |&b| [&w[..], &[b]].concat())).collect();
                 all.extend(last.iter().cloned());
             }
             all
@@ -497,11 +477,7 @@ mod tests {
     /// One row per quirk: the pattern, keys that match, keys that do not. Real servers give the same answers.
     #[test]
     fn quirks() {
-        type Row = (
-            &'static [u8],
-            &'static [&'static [u8]],
-            &'static [&'static [u8]],
-        );
+        type Row = (&'static [u8], &'static [&'static [u8]], &'static [&'static [u8]]);
         let table: &[Row] = &[
             // The empty pattern and the empty key.
             (b"", &[b""], &[b"a", b"\0"]),
@@ -554,20 +530,12 @@ mod tests {
             (b"[\\a-c]", &[b"a", b"-", b"c"], &[b"b", b"\\"]),
             (b"[a-b-d]", &[b"a", b"b", b"-", b"d"], &[b"c"]),
             // The bracket as a range's end leaves the class open.
-            (
-                b"[a-]",
-                &[b"]", b"^", b"_", b"`", b"a"],
-                &[b"-", b"\\", b"b"],
-            ),
+            (b"[a-]", &[b"]", b"^", b"_", b"`", b"a"], &[b"-", b"\\", b"b"]),
             (b"[a-]b]", &[b"_", b"b"], &[b"_b]", b"-"]),
             // The backslash as a range's end escapes nothing.
             (b"[a-\\]", &[b"\\", b"]", b"a"], &[b"-", b"b", b"["]),
             // A range across the sign of a char that C may have.
-            (
-                b"[\x80-\xff]",
-                &[b"\x80", b"\xc0", b"\xff"],
-                &[b"a", b"\0", b"\x7f"],
-            ),
+            (b"[\x80-\xff]", &[b"\x80", b"\xc0", b"\xff"], &[b"a", b"\0", b"\x7f"]),
             (b"[\0-\x7f]", &[b"\0", b"a", b"\x7f"], &[b"\x80", b"\xff"]),
             // Not closed.
             (b"[", &[], &[b"", b"[", b"a"]),
@@ -607,12 +575,7 @@ mod tests {
         let signed = c_char::MIN < 0;
         assert!(glob.matches(b"a") && glob.matches(b"\xff"));
         for (key, if_signed) in [(b"b", false), (b"\x80", false), (b"A", true), (b"\0", true)] {
-            assert_eq!(
-                glob.matches(key),
-                if_signed == signed,
-                "{}",
-                key.escape_ascii()
-            );
+            assert_eq!(glob.matches(key), if_signed == signed, "{}", key.escape_ascii());
         }
     }
 

@@ -1,0 +1,96 @@
+//! Locks whose name the module was not told: after RENAME, MOVE and RESTORE.
+//!
+//! A lock that was unlinked but not freed lives on under another name. The first command on that name, or the first list,
+//! finds it.
+
+use crate::locks::lock::Lock;
+use crate::locks::registry::Registry;
+use crate::server::acl::User;
+use crate::server::ctx::Ctx;
+use crate::server::key::{Key, Kind};
+use crate::server::main_thread::state;
+use crate::server::scan;
+use crate::server::string::OwnedStr;
+
+/// Makes sure that the lock found under `key` is registered there, and returns it as it is from now on.
+pub fn adopt<'k>(ctx: Ctx<'_>, mut key: Key<'k>, found: Lock) -> (Key<'k>, Lock) {
+    if Registry::is_registered(&found) {
+        return (key, found);
+    }
+    let db = ctx.db();
+    let name = key.name().bytes();
+    if Registry::is_unseen(&found) && found.key() == name {
+        state(|state| state.registry.add(db, &found));
+        return (key, found);
+    }
+    let lock = found.renamed(name);
+    if !key.put(&lock) {
+        return (key, found);
+    }
+    state(|state| {
+        state.registry.add(db, &lock);
+        state.bindings.moved(db, &lock);
+        // It had been taken for a deletion.
+        state.stats.deleted = state.stats.deleted.saturating_sub(1);
+    });
+    (key, lock)
+}
+
+/// Finds all locks that live under a name that is not known. Costs nothing when there is none; else a look at the names
+/// that are likely (RESTORE: the same, MOVE: the same in another database), and only then a walk over the keyspace.
+pub fn settle(ctx: Ctx<'_>) {
+    let lost = state(|state| state.registry.at_large());
+    if lost.is_empty() {
+        return;
+    }
+    let home = ctx.db();
+    for (db, lock) in &lost {
+        look(ctx, *db, lock.key());
+    }
+    // What is found is registered as another lock, and the one that was lost is gone.
+    if state(|state| state.registry.at_large().is_empty()) {
+        ctx.select(home);
+        return;
+    }
+    let mut db = 0;
+    while ctx.select(db) {
+        for name in scan::lock_names(ctx) {
+            look(ctx, db, &name);
+        }
+        db = db.saturating_add(1);
+    }
+    ctx.select(home);
+    // What is still lost is on its way to be freed by a background thread.
+    state(|state| state.registry.forget_adrift());
+}
+
+/// Finds all locks of unknown names if this may be one of them.
+pub fn settle_if_lost(ctx: Ctx<'_>, lock: &Lock) {
+    if !lock.is_gone() && !Registry::is_registered(lock) {
+        settle(ctx);
+    }
+}
+
+/// Registers the lock under this name, if there is one.
+fn look(ctx: Ctx<'_>, db: i32, name: &[u8]) {
+    if !ctx.select(db) {
+        return;
+    }
+    let name = OwnedStr::new(name);
+    let key = Key::look(ctx, name.as_str());
+    if let Kind::Lock(found) = key.kind() {
+        adopt(ctx, key, found);
+    }
+}
+
+/// The deadline of a lock of the selected database, if it still lies under its name, is not past its deadline, and `user`
+/// may read it. `Some(None)`: it has no deadline.
+pub fn verify(ctx: Ctx<'_>, lock: &Lock, user: Option<&User>) -> Option<Option<i64>> {
+    let name = OwnedStr::new(lock.key());
+    if user.is_some_and(|user| !user.may_read(name.as_str())) {
+        return None;
+    }
+    let key = Key::look(ctx, name.as_str());
+    let is_there = key.lock().is_some_and(|found| found.is(lock));
+    is_there.then(|| key.expires_at_ms())
+}

@@ -1,0 +1,99 @@
+//! A lock loses its owner: the key goes, or goes on to whoever waits.
+
+use std::ffi::CStr;
+
+use super::wake;
+use crate::locks::lock::Lock;
+use crate::server::clock;
+use crate::server::ctx::Ctx;
+use crate::server::key::Key;
+use crate::server::main_thread::state;
+
+/// Why a lock is freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    Release,
+    Revoke,
+    Linger,
+    /// Its owner never heard of the grant.
+    TakeBack,
+}
+
+impl Cause {
+    fn event(self) -> &'static CStr {
+        match self {
+            Self::Release | Self::TakeBack => c"prlock.release",
+            Self::Revoke => c"prlock.revoke",
+            Self::Linger => c"prlock.linger",
+        }
+    }
+}
+
+/// Frees a lock; the caller has checked that it may. The next waiter gets it in the same step, so that nobody comes
+/// between.
+pub fn lock(ctx: Ctx<'_>, key: Key<'_>, lock: &Lock, cause: Cause) {
+    let (db, name) = (ctx.db(), key.name());
+    if state(|state| state.waiting.has(db, name.bytes())) {
+        ctx.notify(cause.event(), name);
+        if wake::hand_on(ctx, key) {
+            return;
+        }
+        // Everybody who waited is gone by now.
+        remove(ctx, Key::look(ctx, name), lock);
+    } else {
+        remove(ctx, key, lock);
+        ctx.notify(cause.event(), name);
+    }
+    ctx.notify_generic(c"del", name);
+}
+
+/// Deletes the key, and tells everyone but the subscribers.
+fn remove(ctx: Ctx<'_>, mut key: Key<'_>, lock: &Lock) {
+    let db = ctx.db();
+    key.delete();
+    let name = key.name();
+    drop(key);
+    state(|state| {
+        state.registry.remove(db, lock);
+        if lock.linger_ms().is_some() {
+            state.bindings.unbind(lock.fence());
+        }
+    });
+    ctx.replicate_delete(name);
+    ctx.signal_modified(name);
+}
+
+/// Does for a plain string what the usual compare-and-delete script does; the caller has compared. A waiter gets its
+/// turn at once.
+pub fn string(ctx: Ctx<'_>, mut key: Key<'_>) {
+    let name = key.name();
+    key.delete();
+    drop(key);
+    ctx.replicate_delete(name);
+    ctx.signal_modified(name);
+    ctx.notify_generic(c"del", name);
+    let db = ctx.db();
+    if state(|state| state.waiting.has(db, name.bytes())) {
+        wake::serve(ctx, db, name.bytes());
+    }
+}
+
+/// Cuts a lock's deadline to at most `linger_ms` from now, since its holder's connection is closed.
+pub fn linger(ctx: Ctx<'_>, mut key: Key<'_>, held: &Lock, linger_ms: i64) {
+    let now_ms = clock::wall().ms();
+    if linger_ms == 0 {
+        lock(ctx, key, held, Cause::Linger);
+        return;
+    }
+    let cut_at_ms = now_ms.saturating_add(linger_ms);
+    if key.expires_at_ms().is_some_and(|at_ms| at_ms <= cut_at_ms) {
+        return;
+    }
+    key.set_expires_at_ms(Some(cut_at_ms));
+    let name = key.name();
+    drop(key);
+    let db = ctx.db();
+    state(|state| state.waiting.set_wake(db, name.bytes(), Some(cut_at_ms.saturating_add(1))));
+    wake::arm();
+    super::announce(ctx, name, held, crate::locks::codec::Change::Linger, Some(cut_at_ms));
+}

@@ -1,0 +1,107 @@
+//! A lock gets an owner.
+
+use crate::commands::claim::make_token;
+use crate::commands::error::CommandError;
+use crate::locks::codec::Change;
+use crate::locks::lock::{Grant, Lock};
+use crate::locks::queue::Wish;
+use crate::locks::registry::Registry;
+use crate::server::clock::Now;
+use crate::server::ctx::Ctx;
+use crate::server::key::Key;
+use crate::server::main_thread::state;
+
+/// Why a lock is granted anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The key was free.
+    Free,
+    /// STEAL or STEALIF, from whoever held it.
+    Steal,
+    /// A client that waited is next; the key is free or handed on.
+    Wait,
+}
+
+/// Grants the key to `wish` with a new fence, in place of whatever lies there.
+pub fn new(ctx: Ctx<'_>, key: Key<'_>, wish: &Wish, now: Now, cause: Cause) -> Result<Lock, CommandError> {
+    let fence = state(|state| state.fences.next(now.us)).ok_or(CommandError::NoFence)?;
+    let made;
+    let token = match &wish.token {
+        Some(token) => token,
+        None => {
+            made = make_token();
+            made.as_bytes()
+        }
+    };
+    let grant = Grant {
+        token,
+        holder: &wish.holder,
+        fence,
+        claimed_at_ms: now.ms(),
+        renewed_at_ms: now.ms(),
+        renewals: 0,
+        linger_ms: wish.linger_ms,
+    };
+    let lock = Lock::new(key.name().bytes(), &grant);
+    let change = if cause == Cause::Steal { Change::Steal } else { Change::Claim };
+    store(ctx, key, &lock, now.ms().saturating_add(wish.ttl_ms), change, wish.client_id)?;
+    state(|state| {
+        let stats = &mut state.stats;
+        stats.claims_granted = stats.claims_granted.saturating_add(1);
+        match cause {
+            Cause::Free => {}
+            Cause::Steal => stats.steals = stats.steals.saturating_add(1),
+            Cause::Wait => stats.claims_after_wait = stats.claims_after_wait.saturating_add(1),
+        }
+    });
+    Ok(lock)
+}
+
+/// Grants the lock once more to the token that holds it: the same fence, but TTL, holder and linger as asked for now.
+pub fn again(ctx: Ctx<'_>, key: Key<'_>, held: &Lock, wish: &Wish, now: Now) -> Result<Lock, CommandError> {
+    let mut token = Vec::new();
+    held.token_into(&mut token);
+    let grant =
+        Grant { holder: &wish.holder, renewed_at_ms: now.ms(), linger_ms: wish.linger_ms, ..held.grant(&token) };
+    let lock = Lock::new(key.name().bytes(), &grant);
+    store(ctx, key, &lock, now.ms().saturating_add(wish.ttl_ms), Change::Claim, wish.client_id)?;
+    state(|state| state.stats.claims_repeated = state.stats.claims_repeated.saturating_add(1));
+    Ok(lock)
+}
+
+fn store(
+    ctx: Ctx<'_>,
+    mut key: Key<'_>,
+    lock: &Lock,
+    expires_at_ms: i64,
+    change: Change,
+    client_id: u64,
+) -> Result<(), CommandError> {
+    let old = key.lock().map(|seen| seen.clone());
+    if !key.put(lock) {
+        return Err(CommandError::Refused);
+    }
+    key.set_expires_at_ms(Some(expires_at_ms));
+    let name = key.name();
+    drop(key);
+    let db = ctx.db();
+    state(|state| {
+        if let Some(old) = &old {
+            state.registry.remove(db, old);
+            if old.linger_ms().is_some() {
+                state.bindings.unbind(old.fence());
+            }
+        }
+        debug_assert!(!Registry::is_registered(lock));
+        state.registry.add(db, lock);
+        if lock.linger_ms().is_some() {
+            state.bindings.bind(client_id, db, lock);
+        }
+        if !state.waiting.is_empty() {
+            state.waiting.set_wake(db, name.bytes(), Some(expires_at_ms.saturating_add(1)));
+        }
+    });
+    super::wake::arm();
+    super::announce(ctx, name, lock, change, Some(expires_at_ms));
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! Every change of a lock, each with all that belongs to it, in this order: value and deadline, registry and bindings,
+//! replication, WATCH and tracking, events. Commands and the timer come through here, so no change can forget a part.
+//!
+//! Invariants:
+//! - Writes happen in a command that the server let through, or in `tick` after `Ctx::may_write`.
+//! - The state is never borrowed across a call into the server.
+
+pub mod apply;
+pub mod find;
+pub mod free;
+pub mod grant;
+pub mod renew;
+pub mod tick;
+pub mod wake;
+
+use std::ffi::CStr;
+
+use crate::locks::codec::{self, Change};
+use crate::locks::lock::Lock;
+use crate::server::ctx::Ctx;
+use crate::server::string::Str;
+
+/// Tells everyone of a lock's new state: replicas and AOF, WATCH and tracking, subscribers. The key is closed before.
+fn announce(ctx: Ctx<'_>, key: Str<'_>, lock: &Lock, change: Change, expires_at_ms: Option<i64>) {
+    let (mut token, mut bytes) = (Vec::new(), Vec::new());
+    lock.token_into(&mut token);
+    codec::encode(change, &lock.grant(&token), expires_at_ms, &mut bytes);
+    ctx.replicate_lock(key, &bytes);
+    ctx.signal_modified(key);
+    if let Some(event) = event(change) {
+        ctx.notify(event, key);
+    }
+}
+
+/// The keyspace event of the module class for a change.
+fn event(change: Change) -> Option<&'static CStr> {
+    match change {
+        Change::Stored => None,
+        Change::Claim => Some(c"prlock.claim"),
+        Change::Renew => Some(c"prlock.renew"),
+        Change::Steal => Some(c"prlock.steal"),
+        Change::Linger => Some(c"prlock.linger"),
+    }
+}

@@ -1,0 +1,118 @@
+//! What the module does by itself: the one place from which writes start that no command asked for.
+
+use super::{free, wake};
+use crate::locks::state::Job;
+use crate::server::clock;
+use crate::server::ctx::Ctx;
+use crate::server::key::{Key, Kind};
+use crate::server::main_thread::state;
+use crate::server::string::OwnedStr;
+use crate::server::timer;
+
+/// Steps of one kind in one tick; the rest comes in the next, so that commands get their turn.
+const STEPS_MAX: usize = 1_000;
+/// How soon to ask again whether writes are allowed, in ms.
+const PAUSED_MS: i64 = 5;
+/// Keys looked at per tick without a sign that they changed.
+const PATROL_KEYS: usize = 64;
+
+/// Called by the timer.
+pub fn tick(ctx: Ctx<'_>) {
+    let is_due = state(|state| {
+        state.waiting.mark_lapsed(clock::wall().ms(), STEPS_MAX);
+        state.waiting.has_dirty() || !state.jobs.is_empty()
+    });
+    if ctx.may_write() {
+        do_jobs(ctx);
+        serve_dirty(ctx);
+        patrol(ctx);
+    } else if is_due {
+        // Kept for later, except on a replica, where nobody waits any more and the primary keeps the locks.
+        if ctx.flags().is_primary() {
+            end_waits();
+            timer::arm(PAUSED_MS);
+            return;
+        }
+        state(|state| state.jobs.clear());
+    }
+    end_waits();
+    wake::arm();
+    if state(|state| !state.jobs.is_empty()) {
+        timer::arm(0);
+    }
+}
+
+fn do_jobs(ctx: Ctx<'_>) {
+    for _ in 0..STEPS_MAX {
+        match state(|state| state.jobs.pop()) {
+            None => return,
+            Some(Job::TakeBack { db, lock }) => with_lock(ctx, db, lock.key(), |ctx, key, found| {
+                // Claimed again meanwhile, it is another lock in memory; renewed, somebody knows of it.
+                if found.is(&lock) && found.renewals() == lock.renewals() {
+                    free::lock(ctx, key, &lock, free::Cause::TakeBack);
+                }
+            }),
+            Some(Job::Linger(binding)) => {
+                // Renewed or claimed by another connection meanwhile, it lives on with that one.
+                if state(|state| state.bindings.client_of(binding.lock.fence()).is_some()) {
+                    continue;
+                }
+                super::find::settle_if_lost(ctx, &binding.lock);
+                with_lock(ctx, binding.db, binding.lock.key(), |ctx, key, found| {
+                    if let (true, Some(linger_ms)) = (found.fence() == binding.lock.fence(), found.linger_ms()) {
+                        state(|state| state.stats.lingered = state.stats.lingered.saturating_add(1));
+                        free::linger(ctx, key, &found, linger_ms);
+                    }
+                });
+            }
+        }
+    }
+}
+
+/// Runs `f` on the lock under a key of a database, if there is one.
+fn with_lock<'c>(ctx: Ctx<'c>, db: i32, key: &[u8], f: impl FnOnce(Ctx<'c>, Key<'_>, crate::locks::lock::Lock)) {
+    if !ctx.select(db) {
+        return;
+    }
+    let name = OwnedStr::new(key);
+    if !ctx.serves(name.as_str()) {
+        return;
+    }
+    let key = Key::look(ctx, name.as_str());
+    if let Kind::Lock(found) = key.kind() {
+        f(ctx, key, found);
+    }
+}
+
+fn serve_dirty(ctx: Ctx<'_>) {
+    for _ in 0..STEPS_MAX {
+        match state(|state| state.waiting.take_dirty()) {
+            None => return,
+            Some((db, key)) => wake::serve(ctx, db, &key),
+        }
+    }
+}
+
+/// Looks at some keys that nothing was heard of: EXPIRE and commands on plain strings give the module no sign.
+fn patrol(ctx: Ctx<'_>) {
+    let places = state(|state| {
+        if state.waiting.is_empty() {
+            return Vec::new();
+        }
+        let places = state.waiting.around(state.patrol.as_ref(), PATROL_KEYS);
+        state.patrol = places.last().cloned();
+        places
+    });
+    for (db, key) in places {
+        wake::serve(ctx, db, &key);
+    }
+}
+
+fn end_waits() {
+    for _ in 0..STEPS_MAX {
+        match state(|state| state.waiting.ended(clock::monotonic_ms())) {
+            None => return,
+            Some(id) => wake::time_out(id),
+        }
+    }
+}

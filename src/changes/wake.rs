@@ -1,0 +1,190 @@
+//! Waiting, and the end of it: every grant to a client that waited is made here.
+
+use std::ffi::CStr;
+
+use super::grant::{self, Cause};
+use crate::commands::error::CommandError;
+use crate::locks::lock::Lock;
+use crate::locks::queue::{WaiterId, Wish};
+use crate::server::blocking::{self, Outcome};
+use crate::server::clock;
+use crate::server::ctx::Ctx;
+use crate::server::key::{Key, Kind};
+use crate::server::main_thread::state;
+use crate::server::string::OwnedStr;
+use crate::server::timer;
+
+/// The wait ended because this server became a replica. The words are the server's own for its blocking commands.
+pub const DEMOTED: &CStr =
+    c"UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
+/// The wait ended because this node does not serve the key (any more). Cluster clients try such a command again, and are
+/// then told where the key is.
+const MOVED_AWAY: &CStr = c"TRYAGAIN the key's slot is being moved to, or is served by, another node";
+const WRONG_TYPE: &CStr = c"WRONGTYPE Operation against a key holding the wrong kind of value";
+
+/// Longest sleep, in ms, while somebody waits: keys can change without a sign (PEXPIRE, DEL of a plain string).
+const PATROL_MS: i64 = 25;
+
+/// Puts the client of the running command into the queue of `key`, whose lock lapses at `lapses_at_ms`.
+pub fn wait(
+    ctx: Ctx<'_>,
+    key: &[u8],
+    wish: Wish,
+    block_ms: i64,
+    lapses_at_ms: Option<i64>,
+) -> Result<(), CommandError> {
+    let Some(handle) = blocking::block(ctx) else { return Err(CommandError::CannotWait) };
+    let db = ctx.db();
+    let until_ms = (block_ms > 0).then(|| clock::monotonic_ms().saturating_add(block_ms));
+    state(|state| {
+        state.waiting.join(db, key, wish, handle, until_ms);
+        state.waiting.set_wake(db, key, lapses_at_ms.map(|at_ms| at_ms.saturating_add(1)));
+        state.stats.waits_started = state.stats.waits_started.saturating_add(1);
+    });
+    arm();
+    Ok(())
+}
+
+/// Arms the timer for whatever is due next, if anybody waits.
+pub fn arm() {
+    let due_ms = state(|state| {
+        if state.waiting.is_empty() {
+            return None;
+        }
+        Some(state.waiting.due_in_ms(clock::monotonic_ms(), clock::wall().ms()).unwrap_or(PATROL_MS).min(PATROL_MS))
+    });
+    if let Some(due_ms) = due_ms {
+        timer::arm(due_ms);
+    }
+}
+
+/// Gives the lock under `key` to the first who waits for it, in place of its owner. False if nobody waits.
+pub fn hand_on(ctx: Ctx<'_>, key: Key<'_>) -> bool {
+    let (db, name) = (ctx.db(), key.name());
+    let Some((id, wish)) = head(db, name.bytes()) else { return false };
+    match grant::new(ctx, key, &wish, clock::wall(), Cause::Wait) {
+        Ok(lock) => {
+            deliver(db, id, &lock);
+            serve_twins(ctx, db, name.bytes(), &lock);
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+/// Looks at a key that somebody waits for, and does what its state demands: grants it, fails the wait, or goes on waiting.
+/// The caller may write.
+pub fn serve(ctx: Ctx<'_>, db: i32, key: &[u8]) {
+    let home = ctx.db();
+    if home != db && !ctx.select(db) {
+        return;
+    }
+    let name = OwnedStr::new(key);
+    serve_selected(ctx, db, key, &name);
+    if home != db {
+        ctx.select(home);
+    }
+}
+
+fn serve_selected(ctx: Ctx<'_>, db: i32, key: &[u8], name: &OwnedStr) {
+    let Some((id, wish)) = head(db, key) else { return };
+    if !ctx.serves(name.as_str()) {
+        fail(db, key, MOVED_AWAY);
+        return;
+    }
+    let open = Key::look(ctx, name.as_str());
+    match open.kind() {
+        Kind::Free => {
+            if let Ok(lock) = grant::new(ctx, open, &wish, clock::wall(), Cause::Wait) {
+                deliver(db, id, &lock);
+                serve_twins(ctx, db, key, &lock);
+            }
+        }
+        Kind::Lock(lock) => {
+            let lapses_at_ms = open.expires_at_ms();
+            let (open, lock) = super::find::adopt(ctx, open, lock);
+            drop(open);
+            serve_twins(ctx, db, key, &lock);
+            wake_at(db, key, lapses_at_ms);
+        }
+        Kind::String => wake_at(db, key, open.expires_at_ms()),
+        Kind::Other => fail(db, key, WRONG_TYPE),
+    }
+}
+
+fn wake_at(db: i32, key: &[u8], lapses_at_ms: Option<i64>) {
+    state(|state| state.waiting.set_wake(db, key, lapses_at_ms.map(|at_ms| at_ms.saturating_add(1))));
+}
+
+fn head(db: i32, key: &[u8]) -> Option<(WaiterId, Wish)> {
+    state(|state| state.waiting.head(db, key).map(|(id, waiter)| (id, waiter.wish.clone())))
+}
+
+/// Answers everybody who waits with the token that holds the lock: it is a claim sent again, and must not be refused by
+/// its own lock.
+fn serve_twins(ctx: Ctx<'_>, db: i32, key: &[u8], held: &Lock) {
+    let mut held = held.clone();
+    loop {
+        let twin = state(|state| {
+            if state.waiting.is_empty() {
+                return None;
+            }
+            let mut token = Vec::new();
+            held.token_into(&mut token);
+            let id = state.waiting.twin(db, key, &token)?;
+            Some((id, state.waiting.get(id)?.wish.clone()))
+        });
+        let Some((id, wish)) = twin else { return };
+        let name = OwnedStr::new(key);
+        let open = Key::look(ctx, name.as_str());
+        match grant::again(ctx, open, &held, &wish, clock::wall()) {
+            Ok(lock) => {
+                deliver(db, id, &lock);
+                held = lock;
+            }
+            Err(_) => return,
+        }
+    }
+}
+
+/// Takes the client out of its queue and sends it the grant.
+fn deliver(db: i32, id: WaiterId, lock: &Lock) {
+    let mut token = Vec::new();
+    lock.token_into(&mut token);
+    if let Some(waiter) = state(|state| state.waiting.leave(id)) {
+        blocking::unblock(waiter.handle, Outcome::Granted { db, lock: lock.clone(), token });
+    }
+}
+
+/// Ends a client's wait because its time is up.
+pub fn time_out(id: WaiterId) {
+    let waiter = state(|state| {
+        state.stats.waits_timed_out = state.stats.waits_timed_out.saturating_add(1);
+        state.waiting.leave(id)
+    });
+    if let Some(waiter) = waiter {
+        blocking::unblock(waiter.handle, Outcome::TimedOut);
+    }
+}
+
+/// Ends the wait of everybody who waits for a key.
+fn fail(db: i32, key: &[u8], text: &'static CStr) {
+    fail_all(&state(|state| state.waiting.everybody_at(db, key)), text);
+}
+
+/// Ends every wait.
+pub fn fail_everybody(text: &'static CStr) {
+    fail_all(&state(|state| state.waiting.everybody()), text);
+}
+
+fn fail_all(ids: &[WaiterId], text: &'static CStr) {
+    for id in ids {
+        let waiter = state(|state| {
+            state.stats.waits_abandoned = state.stats.waits_abandoned.saturating_add(1);
+            state.waiting.leave(*id)
+        });
+        if let Some(waiter) = waiter {
+            blocking::unblock(waiter.handle, Outcome::Failed(text));
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! `PRLOCK.APPLY key state`: how replicas and the AOF get a lock's state, whatever brought it about.
+//!
+//! It sets what it says and decides nothing, since a replica has neither the primary's clock nor its waiters. Only the
+//! primary's stream and a file that is loaded may use it, so that no client can choose a fence or a claim time.
+
+use super::error::CommandError;
+use super::spec::{Arg, ArgKind, Command, KEY, KeyUse, Spec};
+use crate::changes::apply;
+use crate::locks::codec;
+use crate::server::args::Args;
+use crate::server::ctx::Ctx;
+
+pub struct Apply;
+
+impl Command for Apply {
+    const SPEC: Spec = Spec {
+        name: super::APPLY,
+        flags: c"write deny-script",
+        acl: c"write fast dangerous admin prlock",
+        arity: 3,
+        summary: c"Internal: sets a lock's state, on replicas and while an AOF is loaded.",
+        complexity: c"O(log N) with N the number of locks in the database",
+        since: c"0.1.0",
+        tips: None,
+        key: Some(KeyUse::Update),
+        args: &[KEY, Arg::plain(c"state", ArgKind::String)],
+        replies: &["OK is never seen: no client can call it."],
+    };
+
+    fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+        ctx.redact(2);
+        let flags = ctx.flags();
+        if !flags.is_loading() && !flags.is_replicated() {
+            return Err(CommandError::Internal);
+        }
+        let decoded = codec::decode(args.bytes(2).unwrap_or_default()).ok_or(CommandError::Broken)?;
+        apply::apply(ctx, ctx.open(args.str(1).ok_or(CommandError::Syntax)?, true), &decoded)?;
+        ctx.reply_integer(1);
+        Ok(())
+    }
+}

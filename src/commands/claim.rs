@@ -1,0 +1,235 @@
+//! `PRLOCK.CLAIM key EX seconds | PX milliseconds [TOKEN token] [HOLDER holder]
+//! [BLOCK milliseconds | STEAL | STEALIF fence] [LINGER milliseconds]`
+
+use std::fmt::Write as _;
+
+use rand::RngExt as _;
+
+use super::error::CommandError;
+use super::options::{self, Options, Ttl, is};
+use super::spec::{Arg, ArgKind, Command, KEY, KeyUse, Spec, TTL};
+use crate::changes::{self, grant, wake};
+use crate::locks::lock::Lock;
+use crate::locks::queue::Wish;
+use crate::server::args::Args;
+use crate::server::clock;
+use crate::server::ctx::Ctx;
+use crate::server::key::Kind;
+use crate::server::main_thread::state;
+use crate::server::string::Str;
+
+pub struct Claim;
+
+const NAME: &str = "prlock.claim";
+
+impl Command for Claim {
+    const SPEC: Spec = Spec {
+        name: c"PRLOCK.CLAIM",
+        flags: c"write deny-oom blocking",
+        acl: c"write slow blocking prlock",
+        arity: -4,
+        summary: c"Claims a lock, or waits for it.",
+        complexity: c"O(log N) with N the number of locks in the database",
+        since: c"0.1.0",
+        tips: Some(c"nondeterministic_output"),
+        key: Some(KeyUse::Update),
+        args: &[
+            KEY,
+            TTL,
+            Arg::after(c"TOKEN", c"token", ArgKind::String).optional(),
+            Arg::after(c"HOLDER", c"holder", ArgKind::String).optional(),
+            Arg::plain(
+                c"conflict",
+                ArgKind::OneOf(&[
+                    Arg::after(c"BLOCK", c"wait-milliseconds", ArgKind::Integer),
+                    Arg::after(c"STEAL", c"steal", ArgKind::Word),
+                    Arg::after(c"STEALIF", c"fence", ArgKind::Integer),
+                ]),
+            )
+            .optional(),
+            Arg::after(c"LINGER", c"linger-milliseconds", ArgKind::Integer).optional(),
+        ],
+        replies: &[
+            "Array of two when granted: the token (bulk string) and the fence (integer).",
+            "Null when refused, and when the time of BLOCK is up.",
+        ],
+    };
+
+    fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+        match Request::parse(args) {
+            Ok(request) => {
+                if let Some(index) = request.token_index {
+                    ctx.redact(index);
+                }
+                request.run(ctx)
+            }
+            Err(error) => {
+                // Nobody knows which argument was meant as the token.
+                (2..args.len()).for_each(|index| ctx.redact(index));
+                Err(error)
+            }
+        }
+    }
+}
+
+/// What to do when another token holds the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Conflict {
+    Refuse,
+    /// Wait so many ms; 0 for ever.
+    Block(i64),
+    Steal,
+    /// Only from the grant with this fence.
+    StealIf(u64),
+}
+
+/// A call whose arguments are checked.
+struct Request<'a> {
+    key: Str<'a>,
+    ttl_ms: i64,
+    token: Option<&'a [u8]>,
+    token_index: Option<usize>,
+    holder: Option<&'a [u8]>,
+    conflict: Conflict,
+    linger_ms: Option<i64>,
+    now: clock::Now,
+}
+
+impl<'a> Request<'a> {
+    fn parse(args: Args<'a>) -> Result<Self, CommandError> {
+        let key = args.str(1).ok_or(CommandError::Syntax)?;
+        let (mut ex, mut px, mut token, mut holder) = (None, None, None, None);
+        let (mut block, mut steal, mut steal_if, mut linger) = (None, false, None, None);
+        let mut options = Options::new(args, 2);
+        while let Some(word) = options.word() {
+            match word {
+                word if is(word, "PX") => options.value(&mut px)?,
+                word if is(word, "EX") => options.value(&mut ex)?,
+                word if is(word, "TOKEN") => options.value(&mut token)?,
+                word if is(word, "HOLDER") => options.value(&mut holder)?,
+                word if is(word, "BLOCK") => options.value(&mut block)?,
+                word if is(word, "STEAL") => Options::flag(&mut steal)?,
+                word if is(word, "STEALIF") => options.value(&mut steal_if)?,
+                word if is(word, "LINGER") => options.value(&mut linger)?,
+                _ => return Err(CommandError::Syntax),
+            }
+        }
+        let ttl = Ttl::one_of(ex, px)?;
+        let conflict = match (block, steal, steal_if) {
+            (None, false, None) => Conflict::Refuse,
+            (Some(ms), false, None) => Conflict::Block(options::duration_ms(ms, CommandError::NegativeTimeout)?),
+            (None, true, None) => Conflict::Steal,
+            (None, false, Some(fence)) => Conflict::StealIf(options::fence(fence)?),
+            _ => return Err(CommandError::Syntax),
+        };
+        let linger_ms = linger.map(|ms| options::duration_ms(ms, CommandError::NegativeLinger)).transpose()?;
+        let now = clock::command();
+        Ok(Self {
+            key,
+            ttl_ms: ttl.ms(now.ms(), NAME)?,
+            token: token.map(|value| options::token(value.bytes)).transpose()?,
+            token_index: token.map(|value| value.index),
+            holder: holder.map(|value| options::holder(value.bytes)).transpose()?,
+            conflict,
+            linger_ms,
+            now,
+        })
+    }
+
+    fn run(&self, ctx: Ctx<'_>) -> Result<(), CommandError> {
+        let db = ctx.db();
+        // Whoever waits for a key that has become free comes before a newcomer. A steal asks for no turn.
+        if self.conflict != Conflict::Steal && state(|state| state.waiting.has(db, self.key.bytes())) {
+            wake::serve(ctx, db, self.key.bytes());
+        }
+        let key = ctx.open(self.key, true);
+        match key.kind() {
+            Kind::Free => {
+                let lock = grant::new(ctx, key, &self.terms(ctx), self.now, grant::Cause::Free)?;
+                self.reply_grant(ctx, &lock);
+                Ok(())
+            }
+            Kind::Lock(lock) => {
+                let (key, lock) = changes::find::adopt(ctx, key, lock);
+                if self.token.is_some_and(|token| lock.token_is(token)) {
+                    let lock = grant::again(ctx, key, &lock, &self.terms(ctx), self.now)?;
+                    self.reply_grant(ctx, &lock);
+                    return Ok(());
+                }
+                match self.conflict {
+                    Conflict::Steal => self.steal(ctx, key),
+                    Conflict::StealIf(fence) if lock.fence() == fence => self.steal(ctx, key),
+                    _ => self.refuse(ctx, key),
+                }
+            }
+            Kind::String if self.conflict == Conflict::Steal => self.steal(ctx, key),
+            Kind::String => self.refuse(ctx, key),
+            Kind::Other => Err(CommandError::WrongType),
+        }
+    }
+
+    fn steal(&self, ctx: Ctx<'_>, key: crate::server::key::Key<'_>) -> Result<(), CommandError> {
+        let lock = grant::new(ctx, key, &self.terms(ctx), self.now, grant::Cause::Steal)?;
+        self.reply_grant(ctx, &lock);
+        Ok(())
+    }
+
+    /// Another token holds the lock: null, or a place in the queue.
+    fn refuse(&self, ctx: Ctx<'_>, key: crate::server::key::Key<'_>) -> Result<(), CommandError> {
+        let lapses_at_ms = key.expires_at_ms();
+        drop(key);
+        if let Conflict::Block(ms) = self.conflict
+            && !ctx.flags().denies_blocking()
+        {
+            return wake::wait(ctx, self.key.bytes(), self.terms(ctx), ms, lapses_at_ms);
+        }
+        state(|state| state.stats.claims_refused = state.stats.claims_refused.saturating_add(1));
+        ctx.reply_null();
+        Ok(())
+    }
+
+    /// What the client asks for, owned, so that it can outlast the call.
+    fn terms(&self, ctx: Ctx<'_>) -> Wish {
+        let holder = match self.holder {
+            Some(holder) => holder.into(),
+            None => ctx.client_name().map_or_else(Box::default, |name| {
+                let bytes = name.as_str().bytes();
+                options::holder(bytes).unwrap_or_default().into()
+            }),
+        };
+        Wish {
+            token: self.token.map(Into::into),
+            holder,
+            ttl_ms: self.ttl_ms,
+            linger_ms: self.linger_ms,
+            client_id: ctx.client_id(),
+        }
+    }
+
+    fn reply_grant(&self, ctx: Ctx<'_>, lock: &Lock) {
+        match self.token {
+            Some(token) => reply_granted(ctx, token, lock.fence()),
+            None => {
+                let mut token = Vec::new();
+                lock.token_into(&mut token);
+                reply_granted(ctx, &token, lock.fence());
+            }
+        }
+    }
+}
+
+/// The reply to whoever got the lock.
+pub fn reply_granted(ctx: Ctx<'_>, token: &[u8], fence: u64) {
+    ctx.reply_array(2);
+    ctx.reply_bulk(token);
+    ctx.reply_integer(fence as i64);
+}
+
+/// A token of the server's own: 128 random bits from a cryptographic generator, as 32 lowercase hex digits.
+pub fn make_token() -> String {
+    let bits: u128 = rand::rng().random();
+    let mut token = String::with_capacity(32);
+    // Writing into a string cannot fail.
+    let _ = write!(token, "{bits:032x}");
+    token
+}

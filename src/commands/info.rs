@@ -1,0 +1,75 @@
+//! `PRLOCK.INFO key`
+
+use super::error::CommandError;
+use super::spec::{Command, KEY, KeyUse, Spec};
+use crate::changes;
+use crate::locks::lock::Lock;
+use crate::server::args::Args;
+use crate::server::clock;
+use crate::server::ctx::Ctx;
+use crate::server::key::Kind;
+use crate::server::main_thread::state;
+
+pub struct Info;
+
+impl Command for Info {
+    const SPEC: Spec = Spec {
+        name: c"PRLOCK.INFO",
+        flags: c"readonly fast",
+        acl: c"read fast prlock",
+        arity: 2,
+        summary: c"Tells who holds a lock, since when and for how long still.",
+        complexity: c"O(1)",
+        since: c"0.1.0",
+        tips: Some(c"nondeterministic_output"),
+        key: Some(KeyUse::Read),
+        args: &[KEY],
+        replies: &[
+            "Map (flat array in RESP2): key, holder, fence, ttl-ms (-1 for none), held-ms, idle-ms (since the last claim or \
+             renewal), renewals, linger-ms (-1 for none), waiters.",
+            "Null if there is no lock: the key is free, or a plain string.",
+        ],
+    };
+
+    fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+        let key = ctx.open(args.str(1).ok_or(CommandError::Syntax)?, false);
+        match key.kind() {
+            Kind::Lock(lock) => {
+                let expires_at_ms = key.expires_at_ms();
+                let (key, lock) = changes::find::adopt(ctx, key, lock);
+                drop(key);
+                reply(ctx, ctx.db(), &lock, expires_at_ms, clock::command().ms());
+                Ok(())
+            }
+            Kind::Free | Kind::String => {
+                ctx.reply_null();
+                Ok(())
+            }
+            Kind::Other => Err(CommandError::WrongType),
+        }
+    }
+}
+
+/// A lock as INFO and LIST show it. Ages are never negative, whatever the clock did meanwhile.
+pub fn reply(ctx: Ctx<'_>, db: i32, lock: &Lock, expires_at_ms: Option<i64>, now_ms: i64) {
+    let since = |at_ms: i64| now_ms.saturating_sub(at_ms).max(0);
+    let waiters = state(|state| state.waiting.count(db, lock.key()));
+    ctx.reply_map(9);
+    ctx.reply_bulk(b"key");
+    ctx.reply_bulk(lock.key());
+    ctx.reply_bulk(b"holder");
+    ctx.reply_bulk(lock.holder());
+    let numbers: [(&[u8], i64); 7] = [
+        (b"fence", lock.fence() as i64),
+        (b"ttl-ms", expires_at_ms.map_or(-1, |at_ms| at_ms.saturating_sub(now_ms).max(0))),
+        (b"held-ms", since(lock.claimed_at_ms())),
+        (b"idle-ms", since(lock.renewed_at_ms())),
+        (b"renewals", lock.renewals().into()),
+        (b"linger-ms", lock.linger_ms().unwrap_or(-1)),
+        (b"waiters", waiters as i64),
+    ];
+    for (name, number) in numbers {
+        ctx.reply_bulk(name);
+        ctx.reply_integer(number);
+    }
+}

@@ -1,0 +1,72 @@
+//! `PRLOCK.RELEASE key token [FENCE fence]`
+
+use super::error::CommandError;
+use super::options::{self, Options, is};
+use super::spec::{Arg, ArgKind, Command, FENCE, KEY, KeyUse, Spec};
+use crate::changes::{self, free};
+use crate::server::args::Args;
+use crate::server::ctx::Ctx;
+use crate::server::key::Kind;
+use crate::server::main_thread::state;
+
+pub struct Release;
+
+impl Command for Release {
+    const SPEC: Spec = Spec {
+        name: c"PRLOCK.RELEASE",
+        flags: c"write fast",
+        acl: c"write fast prlock",
+        arity: -3,
+        summary: c"Frees a lock, or hands it to the next waiter, if the token still holds it.",
+        complexity: c"O(1), plus O(log N) when it frees, with N the number of locks in the database",
+        since: c"0.1.0",
+        tips: None,
+        key: Some(KeyUse::Delete),
+        args: &[KEY, Arg::plain(c"token", ArgKind::String), FENCE],
+        replies: &[
+            "Integer 1: it was this token's, and is now free or already the next waiter's.",
+            "Integer 0: it was not; nothing changed.",
+        ],
+    };
+
+    fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+        ctx.redact(2);
+        let mut fence = None;
+        let mut options = Options::new(args, 3);
+        while let Some(word) = options.word() {
+            match word {
+                word if is(word, "FENCE") => options.value(&mut fence)?,
+                _ => return Err(CommandError::Syntax),
+            }
+        }
+        let fence = fence.map(options::fence).transpose()?;
+        let token = options::token(args.bytes(2).unwrap_or_default())?;
+
+        let key = ctx.open(args.str(1).ok_or(CommandError::Syntax)?, true);
+        let released = match key.kind() {
+            Kind::Free => false,
+            Kind::Lock(lock) => {
+                let (key, lock) = changes::find::adopt(ctx, key, lock);
+                let is_this = lock.token_is(token) && fence.is_none_or(|fence| lock.fence() == fence);
+                if is_this {
+                    free::lock(ctx, key, &lock, free::Cause::Release);
+                }
+                is_this
+            }
+            Kind::String => {
+                let is_this = fence.is_none() && ctx.string_is(key.name(), token);
+                if is_this {
+                    free::string(ctx, key);
+                }
+                is_this
+            }
+            Kind::Other => return Err(CommandError::WrongType),
+        };
+        state(|state| {
+            let counter = if released { &mut state.stats.releases } else { &mut state.stats.releases_refused };
+            *counter = counter.saturating_add(1);
+        });
+        ctx.reply_integer(released.into());
+        Ok(())
+    }
+}

@@ -1,0 +1,64 @@
+//! `PRLOCK.REVOKE holder`
+
+use super::error::CommandError;
+use super::options;
+use super::spec::{Arg, ArgKind, Command, Spec};
+use crate::changes::{find, free};
+use crate::locks::registry::Walk;
+use crate::server::acl::User;
+use crate::server::args::Args;
+use crate::server::ctx::Ctx;
+use crate::server::key::{Key, Kind};
+use crate::server::main_thread::state;
+use crate::server::string::OwnedStr;
+
+pub struct Revoke;
+
+impl Command for Revoke {
+    const SPEC: Spec = Spec {
+        name: c"PRLOCK.REVOKE",
+        flags: c"write",
+        acl: c"write slow prlock",
+        arity: 2,
+        summary: c"Frees every lock of one holder in the selected database on this node.",
+        complexity: c"O(M log N) with M the number of locks of this holder and N the number of locks in the database",
+        since: c"0.1.0",
+        tips: Some(c"request_policy:all_shards\nresponse_policy:agg_sum"),
+        key: None,
+        args: &[Arg::plain(c"holder", ArgKind::String)],
+        replies: &["Integer: how many locks were freed."],
+    };
+
+    fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+        let holder = options::holder(args.bytes(1).unwrap_or_default())?;
+        if holder.is_empty() {
+            return Err(CommandError::EmptyHolder);
+        }
+        let freed = User::of(ctx).map_or(0, |user| revoke(ctx, holder, &user));
+        ctx.reply_integer(freed);
+        Ok(())
+    }
+}
+
+fn revoke(ctx: Ctx<'_>, holder: &[u8], user: &User) -> i64 {
+    find::settle(ctx);
+    let db = ctx.db();
+    let walk = Walk { holder: Some(holder), ..Walk::default() };
+    let locks = state(|state| state.registry.walk(db, &walk, usize::MAX));
+    let mut freed = 0i64;
+    for lock in locks {
+        let name = OwnedStr::new(lock.key());
+        if !user.may_write(name.as_str()) {
+            continue;
+        }
+        let key = Key::look(ctx, name.as_str());
+        let Kind::Lock(found) = key.kind() else { continue };
+        // A grant to a waiter with this very label, made a moment ago in this loop, is another lock.
+        if found.is(&lock) {
+            free::lock(ctx, key, &lock, free::Cause::Revoke);
+            freed = freed.saturating_add(1);
+        }
+    }
+    state(|state| state.stats.revoked = state.stats.revoked.saturating_add(freed.unsigned_abs()));
+    freed
+}

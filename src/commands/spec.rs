@@ -1,0 +1,95 @@
+//! What a command says about itself: the one source of registration, COMMAND DOCS, key specs, tips and ACL categories.
+
+use std::ffi::{CStr, c_int};
+
+use super::error::CommandError;
+use crate::server::args::Args;
+use crate::server::ctx::Ctx;
+
+/// A command: its row in the table and its body.
+pub trait Command {
+    const SPEC: Spec;
+
+    /// Runs it. An error is replied as it is, and then nothing has changed.
+    fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), CommandError>;
+}
+
+/// A row of the command table.
+#[derive(Debug)]
+pub struct Spec {
+    pub name: &'static CStr,
+    /// The server's own words for what a command does (`RM_CreateCommand`).
+    pub flags: &'static CStr,
+    /// The full list of ACL categories, for servers that have them for modules.
+    pub acl: &'static CStr,
+    /// Number of arguments with the command's name; negative: at least so many.
+    pub arity: c_int,
+    pub summary: &'static CStr,
+    pub complexity: &'static CStr,
+    pub since: &'static CStr,
+    /// Hints for cluster clients (`COMMAND INFO`).
+    pub tips: Option<&'static CStr>,
+    /// What it does with the key at 1; `None` for a command without a key.
+    pub key: Option<KeyUse>,
+    pub args: &'static [Arg],
+    /// The possible replies, for `docs/commands.md`.
+    pub replies: &'static [&'static str],
+}
+
+/// How a command uses its key.
+#[derive(Debug, Clone, Copy)]
+pub enum KeyUse {
+    Read,
+    Update,
+    Delete,
+}
+
+/// One argument as COMMAND DOCS describes it.
+#[derive(Debug, Clone, Copy)]
+pub struct Arg {
+    pub name: &'static CStr,
+    /// The word before it, if it is an option.
+    pub token: Option<&'static CStr>,
+    pub kind: ArgKind,
+    pub optional: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum ArgKind {
+    Key,
+    String,
+    Integer,
+    Pattern,
+    /// The option's word alone.
+    Word,
+    OneOf(&'static [Arg]),
+}
+
+impl Arg {
+    /// An argument that stands by itself.
+    pub const fn plain(name: &'static CStr, kind: ArgKind) -> Self {
+        Self { name, token: None, kind, optional: false }
+    }
+
+    /// An argument behind a word.
+    pub const fn after(token: &'static CStr, name: &'static CStr, kind: ArgKind) -> Self {
+        Self { name, token: Some(token), kind, optional: false }
+    }
+
+    pub const fn optional(self) -> Self {
+        Self { optional: true, ..self }
+    }
+}
+
+/// `EX seconds | PX milliseconds`, as CLAIM and RENEW take it.
+pub const TTL: Arg = Arg::plain(
+    c"expiration",
+    ArgKind::OneOf(&[
+        Arg::after(c"EX", c"seconds", ArgKind::Integer),
+        Arg::after(c"PX", c"milliseconds", ArgKind::Integer),
+    ]),
+);
+/// The key of every keyed command.
+pub const KEY: Arg = Arg::plain(c"key", ArgKind::Key);
+/// The fence that RENEW and RELEASE may name.
+pub const FENCE: Arg = Arg::after(c"FENCE", c"fence", ArgKind::Integer).optional();

@@ -1,0 +1,16 @@
+//! The rules of locks, as plain data and functions.
+//!
+//! Invariant: nothing here calls the server, reads a clock or blocks, so that every rule is tested without a server and
+//! with a clock that the test moves.
+
+pub mod codec;
+pub mod fence;
+pub mod glob;
+pub mod linger;
+pub mod lock;
+pub mod number;
+pub mod queue;
+pub mod registry;
+pub mod state;
+pub mod stats;
+pub mod token;

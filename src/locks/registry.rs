@@ -1,0 +1,448 @@
+//! The registry: which locks each database holds, in the order of their keys and by holder.
+//!
+//! Most locks are claimed and released within moments and never listed, so order is made late. A new lock goes to the end
+//! of `fresh`, and leaves it, in constant time; only what is still there when `fresh` overflows, or when somebody lists,
+//! is put into the two ordered sets. A lock that leaves the sets is first only marked dead, and dead ones are taken out in
+//! small sorted batches, whose neighbours share the way down the tree. Both bounds are small, so no single command pays
+//! for many.
+//!
+//! A lock is registered once in its life; under another name it becomes another lock ([`Lock::renamed`]).
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use super::lock::{Lock, by_holder, by_key};
+
+/// Locks that may be out of order before the oldest of them are put in order.
+const FRESH_MAX: usize = 512;
+/// How many are put in order at a time.
+const SETTLE_BATCH: usize = 64;
+/// Dead locks that may lie in the ordered sets before they are taken out.
+const DEAD_MAX: usize = 64;
+/// Capacity that an empty database keeps.
+const SPARE: usize = 64;
+/// Locks that may be adrift before those that have died since are forgotten.
+const ADRIFT_MIN: usize = 64;
+
+/// Not registered; lies, if anywhere, in the database and under the name it was loaded with.
+const NOWHERE: u32 = u32::MAX;
+/// In the ordered sets.
+const SETTLED: u32 = u32::MAX - 1;
+/// In the ordered sets, but no longer a lock.
+const DEAD: u32 = u32::MAX - 2;
+/// Unlinked from its name; may live on under another one.
+const ADRIFT: u32 = u32::MAX - 3;
+
+/// What both ordered sets, and a place in them, are ordered by: holder (empty in the set by key), key, address.
+trait Ranked {
+    fn rank(&self) -> (&[u8], &[u8], usize);
+}
+
+impl PartialEq for dyn Ranked + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.rank() == other.rank()
+    }
+}
+impl Eq for dyn Ranked + '_ {}
+impl PartialOrd for dyn Ranked + '_ {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for dyn Ranked + '_ {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.rank().cmp(&other.rank())
+    }
+}
+
+/// A place between two locks of a set.
+struct Probe<'a>(&'a [u8], &'a [u8], usize);
+
+impl Ranked for Probe<'_> {
+    fn rank(&self) -> (&[u8], &[u8], usize) {
+        (self.0, self.1, self.2)
+    }
+}
+
+macro_rules! ranked {
+    ($name:ident, $order:ident, |$lock:ident| $rank:expr) => {
+        #[derive(Debug)]
+        struct $name(Lock);
+        impl Ranked for $name {
+            fn rank(&self) -> (&[u8], &[u8], usize) {
+                let $lock = &self.0;
+                $rank
+            }
+        }
+        impl PartialEq for $name {
+            fn eq(&self, other: &Self) -> bool {
+                self.0.is(&other.0)
+            }
+        }
+        impl Eq for $name {}
+        impl PartialOrd for $name {
+            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+                Some(self.cmp(other))
+            }
+        }
+        impl Ord for $name {
+            fn cmp(&self, other: &Self) -> Ordering {
+                $order(&self.0, &other.0)
+            }
+        }
+        impl<'a> Borrow<dyn Ranked + 'a> for $name {
+            fn borrow(&self) -> &(dyn Ranked + 'a) {
+                self
+            }
+        }
+    };
+}
+
+ranked!(ByKey, by_key, |lock| (b"", lock.key(), lock.address().addr()));
+ranked!(ByHolder, by_holder, |lock| (lock.holder(), lock.key(), lock.address().addr()));
+
+/// The locks of one database.
+#[derive(Debug, Default)]
+struct Db {
+    /// Not yet in order; each knows its index here.
+    fresh: Vec<Lock>,
+    by_key: BTreeSet<ByKey>,
+    by_holder: BTreeSet<ByHolder>,
+    /// Marked dead and still in the sets.
+    dead: Vec<Lock>,
+    live: usize,
+}
+
+impl Db {
+    fn add(&mut self, lock: &Lock) {
+        lock.set_place(self.fresh.len() as u32);
+        self.fresh.push(lock.clone());
+        self.live = self.live.saturating_add(1);
+        if self.fresh.len() > FRESH_MAX {
+            self.settle(SETTLE_BATCH);
+        }
+    }
+
+    /// Returns whether it was here.
+    fn remove(&mut self, lock: &Lock) -> bool {
+        match lock.place() {
+            NOWHERE | ADRIFT | DEAD => return false,
+            SETTLED => {
+                lock.set_place(DEAD);
+                self.dead.push(lock.clone());
+            }
+            index => {
+                let index = index as usize;
+                if !self.fresh.get(index).is_some_and(|found| found.is(lock)) {
+                    return false;
+                }
+                self.fresh.swap_remove(index);
+                if let Some(moved) = self.fresh.get(index) {
+                    moved.set_place(index as u32);
+                }
+                lock.set_place(ADRIFT);
+            }
+        }
+        self.live = self.live.saturating_sub(1);
+        if self.live == 0 {
+            self.clear();
+        } else if self.dead.len() > DEAD_MAX {
+            self.bury();
+        }
+        true
+    }
+
+    /// Forgets every lock, and the memory that many locks needed.
+    fn clear(&mut self) {
+        self.by_key.clear();
+        self.by_holder.clear();
+        for lock in self.fresh.drain(..).chain(self.dead.drain(..)) {
+            lock.set_place(ADRIFT);
+        }
+        self.fresh.shrink_to(SPARE);
+        self.dead.shrink_to(SPARE);
+        self.live = 0;
+    }
+
+    /// Puts the `count` oldest of `fresh` in order.
+    fn settle(&mut self, count: usize) {
+        let count = count.min(self.fresh.len());
+        // The newest fill the places of the oldest, so that the rest stays in place.
+        let mut batch = self.fresh.split_off(self.fresh.len().saturating_sub(count));
+        let kept = self.fresh.len().min(count);
+        for (index, (old, new)) in self.fresh.iter_mut().zip(&mut batch).take(kept).enumerate() {
+            std::mem::swap(old, new);
+            old.set_place(index as u32);
+        }
+        for lock in &batch {
+            lock.set_place(SETTLED);
+        }
+        batch.sort_unstable_by(by_key);
+        self.by_key.extend(batch.iter().cloned().map(ByKey));
+        batch.sort_unstable_by(by_holder);
+        self.by_holder.extend(batch.into_iter().map(ByHolder));
+    }
+
+    fn settle_all(&mut self) {
+        if !self.fresh.is_empty() {
+            self.settle(self.fresh.len());
+            self.fresh.shrink_to(SPARE);
+        }
+    }
+
+    /// Takes the dead out of the ordered sets.
+    fn bury(&mut self) {
+        let mut dead = std::mem::take(&mut self.dead);
+        dead.sort_unstable_by(by_key);
+        for lock in &dead {
+            self.by_key.remove(&ByKey(lock.clone()));
+        }
+        dead.sort_unstable_by(by_holder);
+        for lock in dead.drain(..) {
+            lock.set_place(ADRIFT);
+            self.by_holder.remove(&ByHolder(lock));
+        }
+        self.dead = dead;
+    }
+
+    /// Adds many at once, most or all of which came in no order.
+    fn add_all(&mut self, mut locks: Vec<Lock>) {
+        self.settle_all();
+        for lock in &locks {
+            lock.set_place(SETTLED);
+        }
+        self.live = self.live.saturating_add(locks.len());
+        locks.sort_unstable_by(by_key);
+        self.by_key.append(&mut locks.iter().cloned().map(ByKey).collect());
+        self.by_holder.append(&mut locks.into_iter().map(ByHolder).collect());
+    }
+}
+
+/// Which locks to walk over, always in the order of their keys.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Walk<'a> {
+    /// Only keys behind this one.
+    pub after: Option<&'a [u8]>,
+    /// Only keys that start so.
+    pub head: &'a [u8],
+    /// Only locks of exactly this holder.
+    pub holder: Option<&'a [u8]>,
+}
+
+impl Walk<'_> {
+    fn start(&self) -> Bound<Probe<'_>> {
+        let holder = self.holder.unwrap_or_default();
+        match self.after {
+            Some(after) if after >= self.head => Bound::Excluded(Probe(holder, after, usize::MAX)),
+            _ => Bound::Included(Probe(holder, self.head, 0)),
+        }
+    }
+
+    /// The next `count` live ones out of a set that is ordered by rank.
+    fn collect<T: Ord + for<'s> Borrow<dyn Ranked + 's>>(
+        &self,
+        set: &BTreeSet<T>,
+        lock_of: impl Fn(&T) -> &Lock,
+        count: usize,
+    ) -> Vec<Lock> {
+        let start = self.start();
+        let start: Bound<&(dyn Ranked + '_)> = match &start {
+            Bound::Included(probe) => Bound::Included(probe),
+            Bound::Excluded(probe) => Bound::Excluded(probe),
+            Bound::Unbounded => Bound::Unbounded,
+        };
+        set.range::<dyn Ranked, _>((start, Bound::Unbounded))
+            .map(lock_of)
+            .take_while(|lock| {
+                lock.key().starts_with(self.head) && self.holder.is_none_or(|holder| lock.holder() == holder)
+            })
+            .filter(|lock| lock.place() == SETTLED)
+            .take(count)
+            .cloned()
+            .collect()
+    }
+}
+
+/// The locks of all databases.
+#[derive(Debug, Default)]
+pub struct Registry {
+    dbs: Vec<Option<Box<Db>>>,
+    /// Locks that were loaded and not yet looked up, or unlinked from their name and perhaps not freed, each with the
+    /// database where it was.
+    adrift: Vec<(i32, Lock)>,
+    adrift_limit: usize,
+}
+
+impl Registry {
+    /// The database, made at its first lock. `None` for a number below 0, which no server gives.
+    fn db(&mut self, db: i32) -> Option<&mut Db> {
+        let index = usize::try_from(db).ok()?;
+        if self.dbs.len() <= index {
+            self.dbs.resize_with(index.saturating_add(1), || None);
+        }
+        Some(self.dbs.get_mut(index)?.get_or_insert_default())
+    }
+
+    fn known(&mut self, db: i32) -> Option<&mut Db> {
+        self.dbs.get_mut(usize::try_from(db).ok()?)?.as_deref_mut()
+    }
+
+    /// Registers a lock that now lies under its own name in `db`.
+    pub fn add(&mut self, db: i32, lock: &Lock) {
+        if let Some(db) = self.db(db) {
+            db.add(lock);
+        }
+    }
+
+    /// Forgets a lock. Nothing happens to one that is not registered in `db`.
+    pub fn remove(&mut self, db: i32, lock: &Lock) {
+        if let Some(db) = self.known(db) {
+            db.remove(lock);
+        }
+    }
+
+    /// Whether the lock is registered, and so lies under its own name.
+    pub fn is_registered(lock: &Lock) -> bool {
+        !matches!(lock.place(), NOWHERE | ADRIFT | DEAD)
+    }
+
+    /// Whether the lock has never been registered and never been unlinked: it was loaded, and lies under its own name.
+    pub fn is_unseen(lock: &Lock) -> bool {
+        lock.place() == NOWHERE
+    }
+
+    /// Every lock of `db` is gone; of all databases, if `db` is -1.
+    pub fn clear(&mut self, db: i32) {
+        if db < 0 {
+            self.dbs.clear();
+        } else if let Some(db) = self.known(db) {
+            db.clear();
+        }
+    }
+
+    /// SWAPDB.
+    pub fn swap(&mut self, a: i32, b: i32) {
+        let (Ok(a), Ok(b)) = (usize::try_from(a), usize::try_from(b)) else { return };
+        let greater = a.max(b);
+        if self.dbs.len() <= greater {
+            self.dbs.resize_with(greater.saturating_add(1), || None);
+        }
+        self.dbs.swap(a, b);
+    }
+
+    /// How many locks `db` holds; those past their deadline and not yet removed by the server count.
+    pub fn len(&self, db: i32) -> usize {
+        let index = usize::try_from(db).unwrap_or(usize::MAX);
+        self.dbs.get(index).and_then(Option::as_ref).map_or(0, |db| db.live)
+    }
+
+    /// The same over all databases.
+    pub fn registered(&self) -> usize {
+        self.dbs.iter().flatten().map(|db| db.live).sum()
+    }
+
+    /// The same, and with the locks that live under a name not looked up yet.
+    pub fn total(&self) -> usize {
+        self.registered().saturating_add(self.adrift.iter().filter(|(_, lock)| is_at_large(lock)).count())
+    }
+
+    /// The next `count` locks of `db` on this walk, in the order of their keys.
+    pub fn walk(&mut self, db: i32, walk: &Walk<'_>, count: usize) -> Vec<Lock> {
+        let Some(db) = self.known(db) else { return Vec::new() };
+        db.settle_all();
+        match walk.holder {
+            None => walk.collect(&db.by_key, |entry| &entry.0, count),
+            Some(_) => walk.collect(&db.by_holder, |entry| &entry.0, count),
+        }
+    }
+
+    /// Notes a lock that was read from an RDB or a payload, and may or may not become visible in `db`.
+    pub fn note_loaded(&mut self, db: i32, lock: &Lock) {
+        self.note_adrift(db, lock);
+    }
+
+    /// Notes that the keyspace let a lock's name go: it may be dead in a moment, or live on under another name.
+    pub fn note_unlinked(&mut self, db: i32, lock: &Lock) {
+        let was_noted = lock.place() == NOWHERE;
+        self.remove(db, lock);
+        if lock.place() != DEAD {
+            lock.set_place(ADRIFT);
+        }
+        if !was_noted {
+            self.note_adrift(db, lock);
+        }
+    }
+
+    fn note_adrift(&mut self, db: i32, lock: &Lock) {
+        if self.adrift.len() >= self.adrift_limit.max(ADRIFT_MIN) {
+            self.forget_gone();
+            self.adrift_limit = self.adrift.len().saturating_mul(2);
+        }
+        self.adrift.push((db, lock.clone()));
+    }
+
+    fn forget_gone(&mut self) {
+        self.adrift.retain(|(_, lock)| is_at_large(lock));
+        if self.adrift.is_empty() {
+            self.adrift.shrink_to(SPARE);
+        }
+    }
+
+    /// The end of a load: whatever was loaded and is still there becomes registered.
+    pub fn settle_loaded(&mut self) {
+        let mut loaded: Vec<Vec<Lock>> = Vec::new();
+        let adrift = std::mem::take(&mut self.adrift);
+        for (db, lock) in adrift {
+            if !is_at_large(&lock) {
+                continue;
+            }
+            if lock.place() != NOWHERE {
+                self.adrift.push((db, lock));
+                continue;
+            }
+            let index = usize::try_from(db).unwrap_or_default();
+            if loaded.len() <= index {
+                loaded.resize_with(index.saturating_add(1), Vec::new);
+            }
+            if let Some(locks) = loaded.get_mut(index) {
+                locks.push(lock);
+            }
+        }
+        self.adrift_limit = self.adrift.len().saturating_mul(2);
+        for (index, locks) in loaded.into_iter().enumerate() {
+            if locks.is_empty() {
+                continue;
+            }
+            if let Some(db) = i32::try_from(index).ok().and_then(|db| self.db(db)) {
+                db.add_all(locks);
+            }
+        }
+    }
+
+    /// The locks that live under a name that is not known, each with the database where it was last.
+    pub fn at_large(&mut self) -> Vec<(i32, Lock)> {
+        if self.adrift.is_empty() {
+            return Vec::new();
+        }
+        self.forget_gone();
+        self.adrift.clone()
+    }
+
+    /// How many of [`Registry::at_large`] there are that were unlinked and not loaded.
+    pub fn unlinked_at_large(&self) -> usize {
+        self.adrift.iter().filter(|(_, lock)| is_at_large(lock) && lock.place() != NOWHERE).count()
+    }
+
+    /// Nothing is adrift any more: whatever lives has been found and registered.
+    pub fn forget_adrift(&mut self) {
+        self.adrift.clear();
+        self.adrift.shrink_to(SPARE);
+    }
+}
+
+/// Whether the keyspace still holds the lock, outside the registry.
+fn is_at_large(lock: &Lock) -> bool {
+    !lock.is_gone() && !Registry::is_registered(lock)
+}

@@ -1,0 +1,73 @@
+//! All that the module remembers beside the keyspace, in one place.
+
+use std::ffi::CStr;
+use std::hash::{BuildHasher, RandomState};
+
+use super::fence::Fences;
+use super::linger::{Binding, Bindings};
+use super::lock::Lock;
+use super::queue::{Place, Waiting};
+use super::registry::Registry;
+use super::stats::Stats;
+
+/// A write that some callback found due and could not do itself.
+#[derive(Debug)]
+pub enum Job {
+    /// A grant whose client was gone before it heard of it.
+    TakeBack { db: i32, lock: Lock },
+    /// The connection of a lock that lingers is closed.
+    Linger(Binding),
+}
+
+/// The module's one state. Only the server's main thread touches it.
+#[derive(Debug, Default)]
+pub struct State {
+    pub fences: Fences,
+    pub registry: Registry,
+    pub waiting: Waiting,
+    pub bindings: Bindings,
+    pub stats: Stats,
+    pub jobs: Vec<Job>,
+    /// The last key that was looked at without a sign of change.
+    pub patrol: Option<Place>,
+    /// Where the last lock was unlinked that nothing has explained yet: an expiry and an eviction say so right after.
+    pub last_unlinked: Option<u64>,
+    hasher: RandomState,
+}
+
+impl State {
+    /// A number for a key of a database, to compare and not to keep.
+    pub fn place_hash(&self, db: i32, key: &[u8]) -> u64 {
+        self.hasher.hash_one((db, key))
+    }
+
+    /// The fields of `INFO prlock`: first the gauges, then the counters since the start.
+    pub fn fields(&self) -> [(&'static CStr, u64); 21] {
+        let stats = &self.stats;
+        // A rename looks like a deletion until the lock is found again.
+        let deleted = stats.deleted.saturating_sub(self.registry.unlinked_at_large() as u64);
+        [
+            (c"held", self.registry.total() as u64),
+            (c"waiters", self.waiting.total() as u64),
+            (c"linger_bound", self.bindings.len() as u64),
+            (c"last_fence", self.fences.last()),
+            (c"claims_granted", stats.claims_granted),
+            (c"claims_refused", stats.claims_refused),
+            (c"claims_repeated", stats.claims_repeated),
+            (c"claims_after_wait", stats.claims_after_wait),
+            (c"waits_started", stats.waits_started),
+            (c"waits_timed_out", stats.waits_timed_out),
+            (c"waits_abandoned", stats.waits_abandoned),
+            (c"renewals", stats.renewals),
+            (c"renewals_refused", stats.renewals_refused),
+            (c"releases", stats.releases),
+            (c"releases_refused", stats.releases_refused),
+            (c"steals", stats.steals),
+            (c"revoked", stats.revoked),
+            (c"lingered", stats.lingered),
+            (c"expired", stats.expired),
+            (c"evicted", stats.evicted),
+            (c"deleted", deleted),
+        ]
+    }
+}

@@ -1,0 +1,221 @@
+//! The context of a callback: replies, replication, events, and what the server says about itself.
+
+use std::ffi::{CStr, c_char, c_int, c_long};
+use std::marker::PhantomData;
+
+use redis_module::raw::{self, RedisModuleCtx};
+
+use super::OK;
+use super::key::Key;
+use super::string::{OwnedStr, Str};
+
+/// What the server says about itself and the caller; see the predicates.
+#[derive(Clone, Copy)]
+pub struct Flags(u32);
+
+impl Flags {
+    /// Not a replica.
+    pub fn is_primary(self) -> bool {
+        self.0 & raw::REDISMODULE_CTX_FLAGS_MASTER != 0
+    }
+
+    /// Reading an RDB or AOF.
+    pub fn is_loading(self) -> bool {
+        self.0 & (raw::REDISMODULE_CTX_FLAGS_LOADING | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING) != 0
+    }
+
+    /// The running command comes from the primary.
+    pub fn is_replicated(self) -> bool {
+        self.0 & raw::REDISMODULE_CTX_FLAGS_REPLICATED != 0
+    }
+
+    pub fn is_cluster(self) -> bool {
+        self.0 & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
+    }
+
+    /// A caller that cannot wait: a transaction, a script, another module, the primary, a file.
+    pub fn denies_blocking(self) -> bool {
+        const DENY: u32 = raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING
+            | raw::REDISMODULE_CTX_FLAGS_MULTI
+            | raw::REDISMODULE_CTX_FLAGS_LUA
+            | raw::REDISMODULE_CTX_FLAGS_REPLICATED;
+        self.0 & DENY != 0 || self.is_loading()
+    }
+}
+
+/// The context that the server gave to a callback, for as long as `'a`.
+#[derive(Clone, Copy)]
+pub struct Ctx<'a> {
+    raw: *mut RedisModuleCtx,
+    lives: PhantomData<&'a ()>,
+}
+
+impl<'a> Ctx<'a> {
+    /// # Safety
+    /// `raw` is a context that lives as long as `'a`.
+    pub(super) const unsafe fn new(raw: *mut RedisModuleCtx) -> Self {
+        Self { raw, lives: PhantomData }
+    }
+
+    pub(super) const fn raw(self) -> *mut RedisModuleCtx {
+        self.raw
+    }
+
+    // SAFETY of all calls below: `self.raw` is a live context, and strings are live for the call.
+
+    pub fn flags(self) -> Flags {
+        Flags(api!(RedisModule_GetContextFlags(self.raw)).unwrap_or_default() as u32)
+    }
+
+    /// Whether a callback that no command caused may write now: a primary that is not loading, whose writes are not
+    /// paused (CLIENT PAUSE, FAILOVER, SHUTDOWN). A write at any other time ends the server or makes its copies differ.
+    pub fn may_write(self) -> bool {
+        let flags = self.flags();
+        flags.is_primary() && !flags.is_loading() && api!(RedisModule_AvoidReplicaTraffic()) == Some(0)
+    }
+
+    /// The selected database.
+    pub fn db(self) -> i32 {
+        api!(RedisModule_GetSelectedDb(self.raw)).unwrap_or_default()
+    }
+
+    pub fn select(self, db: i32) -> bool {
+        api!(RedisModule_SelectDb(self.raw, db)) == Some(OK)
+    }
+
+    /// The server's id of the connection; 0 where there is none.
+    pub fn client_id(self) -> u64 {
+        api!(RedisModule_GetClientId(self.raw)).unwrap_or_default()
+    }
+
+    /// The connection's name (CLIENT SETNAME), if it has one.
+    pub fn client_name(self) -> Option<OwnedStr> {
+        let name = api!(RedisModule_GetClientNameById(self.raw, self.client_id()))?;
+        if name.is_null() {
+            return None;
+        }
+        // SAFETY: the server took a reference for us, and the module has no automatic memory that would give it back.
+        Some(unsafe { OwnedStr::from_raw(name) })
+    }
+
+    /// Opens a key. `touch` is false for a look that must not count as use (LRU, LFU).
+    pub fn open(self, name: Str<'a>, touch: bool) -> Key<'a> {
+        Key::open(self, name, touch)
+    }
+
+    /// Keeps an argument out of SLOWLOG and MONITOR.
+    pub fn redact(self, index: usize) {
+        let _ = api!(RedisModule_RedactClientCommandArgument(self.raw, index as c_int));
+    }
+
+    pub fn reply_null(self) {
+        let _ = api!(RedisModule_ReplyWithNull(self.raw));
+    }
+
+    pub fn reply_integer(self, value: i64) {
+        let _ = api!(RedisModule_ReplyWithLongLong(self.raw, value));
+    }
+
+    pub fn reply_bulk(self, bytes: &[u8]) {
+        let _ = api!(RedisModule_ReplyWithStringBuffer(self.raw, bytes.as_ptr().cast::<c_char>(), bytes.len()));
+    }
+
+    /// Announces an array of `len` elements, which follow.
+    pub fn reply_array(self, len: usize) {
+        let _ = api!(RedisModule_ReplyWithArray(self.raw, len as c_long));
+    }
+
+    /// Announces an array whose length `reply_array_length` tells when its elements are written.
+    pub fn reply_array_postponed(self) {
+        let _ = api!(RedisModule_ReplyWithArray(self.raw, c_long::from(raw::REDISMODULE_POSTPONED_LEN)));
+    }
+
+    pub fn reply_array_length(self, len: usize) {
+        let _ = api!(RedisModule_ReplySetArrayLength(self.raw, len as c_long));
+    }
+
+    /// Announces a map of `len` pairs, flat in RESP2.
+    pub fn reply_map(self, len: usize) {
+        let _ = api!(RedisModule_ReplyWithMap(self.raw, len as c_long));
+    }
+
+    /// An error; its text starts with its code.
+    pub fn reply_error(self, text: &CStr) {
+        let _ = api!(RedisModule_ReplyWithError(self.raw, text.as_ptr()));
+    }
+
+    /// Sends a lock's state to the replicas and the AOF; see `locks/codec.rs`. Marks the data set dirty.
+    pub fn replicate_lock(self, key: Str<'_>, bytes: &[u8]) {
+        let status = api!(RedisModule_Replicate(
+            self.raw,
+            crate::commands::APPLY.as_ptr(),
+            c"sb".as_ptr(),
+            key.raw(),
+            bytes.as_ptr(),
+            bytes.len(),
+        ));
+        debug_assert_eq!(status, Some(OK));
+    }
+
+    /// Sends a deletion.
+    pub fn replicate_delete(self, key: Str<'_>) {
+        let status = api!(RedisModule_Replicate(self.raw, c"DEL".as_ptr(), c"s".as_ptr(), key.raw()));
+        debug_assert_eq!(status, Some(OK));
+    }
+
+    /// Sends a new deadline, Unix time in ms.
+    pub fn replicate_deadline(self, key: Str<'_>, at_ms: i64) {
+        let status = api!(RedisModule_Replicate(self.raw, c"PEXPIREAT".as_ptr(), c"sl".as_ptr(), key.raw(), at_ms));
+        debug_assert_eq!(status, Some(OK));
+    }
+
+    /// Sends the running command as it is.
+    pub fn replicate_verbatim(self) {
+        let _ = api!(RedisModule_ReplicateVerbatim(self.raw));
+    }
+
+    /// An event of the module class.
+    pub fn notify(self, event: &CStr, key: Str<'_>) {
+        let _ =
+            api!(RedisModule_NotifyKeyspaceEvent(self.raw, raw::REDISMODULE_NOTIFY_MODULE, event.as_ptr(), key.raw()));
+    }
+
+    /// An event of the generic class.
+    pub fn notify_generic(self, event: &CStr, key: Str<'_>) {
+        let _ =
+            api!(RedisModule_NotifyKeyspaceEvent(self.raw, raw::REDISMODULE_NOTIFY_GENERIC, event.as_ptr(), key.raw()));
+    }
+
+    /// Tells WATCH and client tracking that a key changed.
+    pub fn signal_modified(self, key: Str<'_>) {
+        let _ = api!(RedisModule_SignalModifiedKey(self.raw, key.raw()));
+    }
+
+    /// Whether the string under `key` is exactly `bytes`. Reads through the server's own GET.
+    pub fn string_is(self, key: Str<'_>, bytes: &[u8]) -> bool {
+        let reply = api!(RedisModule_Call(self.raw, c"GET".as_ptr(), c"s".as_ptr(), key.raw()));
+        let Some(reply) = reply.filter(|reply| !reply.is_null()) else { return false };
+        let mut len = 0;
+        let data = api!(RedisModule_CallReplyStringPtr(reply, &raw mut len));
+        let same = data.filter(|data| !data.is_null()).is_some_and(|data| {
+            // SAFETY: the reply holds `len` bytes at `data` until it is freed below.
+            let found = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len) };
+            found == bytes
+        });
+        let _ = api!(RedisModule_FreeCallReply(reply));
+        same
+    }
+
+    /// Whether this node may serve `key` now. Without Cluster always; else asked of the server, which answers a harmless
+    /// command on a key of another node, of a migrating slot or of a cluster that is down with an error.
+    pub fn serves(self, key: Str<'_>) -> bool {
+        if !self.flags().is_cluster() {
+            return true;
+        }
+        let reply = api!(RedisModule_Call(self.raw, c"PTTL".as_ptr(), c"sE".as_ptr(), key.raw()));
+        let Some(reply) = reply.filter(|reply| !reply.is_null()) else { return false };
+        let kind = api!(RedisModule_CallReplyType(reply)).unwrap_or(raw::REDISMODULE_REPLY_ERROR as c_int);
+        let _ = api!(RedisModule_FreeCallReply(reply));
+        kind != raw::REDISMODULE_REPLY_ERROR as c_int
+    }
+}

@@ -1,0 +1,157 @@
+//! What the server tells the module: flushes, swapped databases, loads, role changes, closed connections, expiries,
+//! evictions, settings.
+//!
+//! Invariant: nothing here writes to the keyspace. What needs a write becomes a job for `changes::tick`.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+use redis_module::raw::{
+    self, RedisModuleClientInfo, RedisModuleCtx, RedisModuleEvent, RedisModuleEventCallback, RedisModuleFlushInfo,
+    RedisModuleString, RedisModuleSwapDbInfo,
+};
+
+use super::ctx::Ctx;
+use super::main_thread::state;
+use super::string::Str;
+use super::{OK, config, timer};
+use crate::changes;
+use crate::locks::state::Job;
+
+/// How late, in ms, the timer may be before the server's cron takes it for stuck (a wall clock that was set back).
+const OVERDUE_MS: i64 = 30;
+
+/// Subscribes to everything. Last of all at load, since on Redis 7.0 a module that fails after this leaves a callback
+/// into memory that is gone. Ids above 17 mean different events on Redis and Valkey: none of them is used.
+pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
+    let events: [(u64, RedisModuleEventCallback); 7] = [
+        (raw::REDISMODULE_EVENT_FLUSHDB, Some(flushed)),
+        (raw::REDISMODULE_EVENT_SWAPDB, Some(swapped)),
+        (raw::REDISMODULE_EVENT_LOADING, Some(loading)),
+        (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, Some(role_changed)),
+        (raw::REDISMODULE_EVENT_CLIENT_CHANGE, Some(client_changed)),
+        (raw::REDISMODULE_EVENT_CRON_LOOP, Some(cron)),
+        (raw::REDISMODULE_EVENT_CONFIG, Some(configured)),
+    ];
+    for (id, callback) in events {
+        let event = RedisModuleEvent { id, dataver: 1 };
+        // SAFETY: a live context in OnLoad; the callbacks are functions of this module, which is never unloaded.
+        if api!(RedisModule_SubscribeToServerEvent(ctx, event, callback)) != Some(OK) {
+            return false;
+        }
+    }
+    // Not the generic class: it would cost every DEL and EXPIRE of the whole server a call, and on Valkey 8.1 it breaks
+    // MOVE and COPY for all clients (valkey #4024).
+    let classes = raw::REDISMODULE_NOTIFY_EXPIRED | raw::REDISMODULE_NOTIFY_EVICTED;
+    // SAFETY: as above.
+    api!(RedisModule_SubscribeToKeyspaceEvents(ctx, classes, Some(key_gone))) == Some(OK)
+}
+
+/// FLUSHDB, FLUSHALL, and the emptying before a full synchronisation: `unlink` is not called for these keys.
+unsafe extern "C" fn flushed(ctx: *mut RedisModuleCtx, _event: RedisModuleEvent, when: u64, data: *mut c_void) {
+    // SAFETY: this event's data is of this type, and the context is the call's own.
+    let Some(info) = (unsafe { data.cast::<RedisModuleFlushInfo>().as_ref() }) else { return };
+    let db = info.dbnum;
+    if when == raw::REDISMODULE_SUBEVENT_FLUSHDB_START {
+        let counts = unsafe { Ctx::new(ctx) }.flags().is_primary();
+        state(|state| {
+            if counts {
+                let gone = if db < 0 { state.registry.registered() } else { state.registry.len(db) };
+                state.stats.deleted = state.stats.deleted.saturating_add(gone as u64);
+            }
+            state.registry.clear(db);
+            state.bindings.clear(db);
+        });
+    } else if state(|state| state.waiting.mark_db(db)) {
+        timer::arm(0);
+    }
+}
+
+unsafe extern "C" fn swapped(_ctx: *mut RedisModuleCtx, _event: RedisModuleEvent, _when: u64, data: *mut c_void) {
+    // SAFETY: this event's data is of this type.
+    let Some(info) = (unsafe { data.cast::<RedisModuleSwapDbInfo>().as_ref() }) else { return };
+    let (a, b) = (info.dbnum_first, info.dbnum_second);
+    // Clients stay in the database of that number, and so do their queues.
+    let wakes = state(|state| {
+        state.registry.swap(a, b);
+        state.bindings.swap(a, b);
+        let at_a = state.waiting.mark_db(a);
+        state.waiting.mark_db(b) || at_a
+    });
+    if wakes {
+        timer::arm(0);
+    }
+}
+
+unsafe extern "C" fn loading(_ctx: *mut RedisModuleCtx, _event: RedisModuleEvent, when: u64, _data: *mut c_void) {
+    if when == raw::REDISMODULE_SUBEVENT_LOADING_ENDED || when == raw::REDISMODULE_SUBEVENT_LOADING_FAILED {
+        state(|state| state.registry.settle_loaded());
+    }
+}
+
+unsafe extern "C" fn role_changed(_ctx: *mut RedisModuleCtx, _event: RedisModuleEvent, role: u64, _data: *mut c_void) {
+    if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA {
+        // Redis ends these waits by itself, Valkey 9 not always.
+        changes::wake::fail_everybody(changes::wake::DEMOTED);
+    }
+}
+
+unsafe extern "C" fn client_changed(_ctx: *mut RedisModuleCtx, _event: RedisModuleEvent, when: u64, data: *mut c_void) {
+    if when != raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED {
+        return;
+    }
+    // SAFETY: this event's data is of this type.
+    let Some(info) = (unsafe { data.cast::<RedisModuleClientInfo>().as_ref() }) else { return };
+    let any = state(|state| {
+        if state.bindings.is_empty() {
+            return false;
+        }
+        let bound = state.bindings.take(info.id);
+        let any = !bound.is_empty();
+        state.jobs.extend(bound.into_iter().map(Job::Linger));
+        any
+    });
+    if any {
+        timer::arm(0);
+    }
+}
+
+unsafe extern "C" fn cron(_ctx: *mut RedisModuleCtx, _event: RedisModuleEvent, _when: u64, _data: *mut c_void) {
+    if timer::is_overdue_by(OVERDUE_MS) {
+        timer::rearm();
+    }
+}
+
+unsafe extern "C" fn configured(ctx: *mut RedisModuleCtx, _event: RedisModuleEvent, _when: u64, data: *mut c_void) {
+    // SAFETY: this event's data is of this type, with that many C strings.
+    let Some(info) = (unsafe { data.cast::<raw::RedisModuleConfigChange>().as_ref() }) else { return };
+    for index in 0..usize::try_from(info.num_changes).unwrap_or_default() {
+        let name = unsafe { *info.config_names.wrapping_add(index) };
+        if !name.is_null() && unsafe { CStr::from_ptr(name) } == c"maxmemory-policy" {
+            config::warn_of_eviction(ctx);
+        }
+    }
+}
+
+/// A key, of whatever type, has expired or was evicted. If it was the lock whose name was just unlinked, its end is
+/// counted as what it was.
+unsafe extern "C" fn key_gone(
+    ctx: *mut RedisModuleCtx,
+    class: c_int,
+    _event: *const c_char,
+    key: *mut RedisModuleString,
+) -> c_int {
+    // SAFETY: the context and the name of this call.
+    let ctx = unsafe { Ctx::new(ctx) };
+    let key = unsafe { Str::new(key) };
+    state(|state| {
+        if state.last_unlinked.is_none() || state.last_unlinked != Some(state.place_hash(ctx.db(), key.bytes())) {
+            return;
+        }
+        state.last_unlinked = None;
+        state.stats.deleted = state.stats.deleted.saturating_sub(1);
+        let counter =
+            if class == raw::REDISMODULE_NOTIFY_EVICTED { &mut state.stats.evicted } else { &mut state.stats.expired };
+        *counter = counter.saturating_add(1);
+    });
+    OK
+}

@@ -1,0 +1,163 @@
+//! An open key.
+
+use std::ffi::c_int;
+use std::marker::PhantomData;
+use std::ptr;
+
+use redis_module::raw::{self, RedisModuleCtx, RedisModuleKey};
+
+use super::ctx::Ctx;
+use super::string::Str;
+use super::value::{self, Seen};
+use super::{OK, lock_type};
+use crate::locks::lock::Lock;
+
+/// What lies under a key's name.
+pub enum Kind {
+    /// Nothing, or something past its deadline.
+    Free,
+    Lock(Lock),
+    /// A plain string: perhaps a lock made by SET NX PX.
+    String,
+    Other,
+}
+
+/// A key, open for writing; closed when it goes out of scope.
+///
+/// Opening for writing neither signals a change (the module has switched that off) nor counts as a hit or miss, and it
+/// removes a key that is past its deadline where the server may do so. Where it may not (a replica, a paused server) the
+/// key looks free, but must not be written: only commands, which such a server refuses, and callbacks that asked
+/// `Ctx::may_write` write.
+pub struct Key<'c> {
+    raw: *mut RedisModuleKey,
+    name: Str<'c>,
+    ctx: PhantomData<Ctx<'c>>,
+}
+
+impl<'c> Key<'c> {
+    pub(super) fn open(ctx: Ctx<'c>, name: Str<'c>, touch: bool) -> Self {
+        Self::open_raw(ctx.raw(), name, touch)
+    }
+
+    fn open_raw(ctx: *mut RedisModuleCtx, name: Str<'c>, touch: bool) -> Self {
+        let mut mode = (raw::REDISMODULE_READ | raw::REDISMODULE_WRITE) as c_int;
+        if !touch {
+            mode |= raw::REDISMODULE_OPEN_KEY_NOTOUCH as c_int;
+        }
+        // SAFETY: a live context and string; the handle is closed in `drop`, before the context ends.
+        let raw = api!(RedisModule_OpenKey(ctx, name.raw(), mode)).unwrap_or(ptr::null_mut());
+        Self { raw, name, ctx: PhantomData }
+    }
+
+    /// Opens a key that no command names: it does not count as use.
+    pub fn look(ctx: Ctx<'_>, name: Str<'c>) -> Self {
+        Self::open_raw(ctx.raw(), name, false)
+    }
+
+    /// The key's name.
+    pub fn name(&self) -> Str<'c> {
+        self.name
+    }
+
+    /// A look at the lock that lies here, if one does. It ends before the key is changed.
+    pub fn lock(&self) -> Option<Seen> {
+        if self.raw.is_null() {
+            return None;
+        }
+        // SAFETY: an open key.
+        let found = api!(RedisModule_ModuleTypeGetType(self.raw))?;
+        if found.is_null() || !lock_type::is_ours(found) {
+            return None;
+        }
+        // SAFETY: the value of an open key of our type is a pointer that `value::give` made.
+        let value = api!(RedisModule_ModuleTypeGetValue(self.raw))?;
+        if value.is_null() {
+            return None;
+        }
+        // SAFETY: the keyspace keeps it at least until this key is changed or closed.
+        Some(unsafe { Seen::new(value) })
+    }
+
+    /// What lies here.
+    pub fn kind(&self) -> Kind {
+        if let Some(seen) = self.lock() {
+            return Kind::Lock(seen.clone());
+        }
+        self.kind_without_lock()
+    }
+
+    /// What lies here, given that it is no lock.
+    pub fn kind_without_lock(&self) -> Kind {
+        if self.raw.is_null() {
+            return Kind::Free;
+        }
+        // SAFETY: an open key.
+        match api!(RedisModule_KeyType(self.raw)).unwrap_or_default() as isize {
+            raw::REDISMODULE_KEYTYPE_EMPTY => Kind::Free,
+            raw::REDISMODULE_KEYTYPE_STRING => Kind::String,
+            _ => Kind::Other,
+        }
+    }
+
+    /// The deadline, Unix time in ms; `None` for none.
+    pub fn expires_at_ms(&self) -> Option<i64> {
+        if self.raw.is_null() {
+            return None;
+        }
+        // SAFETY: an open key.
+        api!(RedisModule_GetAbsExpire(self.raw)).filter(|at_ms| *at_ms >= 0)
+    }
+
+    /// Sets the deadline, Unix time in ms; `None` takes it away.
+    pub fn set_expires_at_ms(&mut self, at_ms: Option<i64>) {
+        const NO_EXPIRE: i64 = -1;
+        // SAFETY: an open key; the server refuses an empty one.
+        let _ = api!(RedisModule_SetAbsExpire(self.raw, at_ms.unwrap_or(NO_EXPIRE)));
+    }
+
+    /// Puts `lock` here in place of whatever lies here. The deadline stays that of a lock that was here, else there is
+    /// none. Returns false, with nothing changed, if the server refuses.
+    pub fn put(&mut self, lock: &Lock) -> bool {
+        if self.raw.is_null() {
+            return false;
+        }
+        let replaces = self.lock().is_some();
+        let new = value::give(lock);
+        let mut old = ptr::null_mut();
+        let kind = lock_type::raw();
+        let status = if replaces {
+            // SAFETY: an open key of our type; the old value comes back as ours.
+            api!(RedisModule_ModuleTypeReplaceValue(self.raw, kind, new, &raw mut old))
+        } else {
+            // SAFETY: an open key; the server takes `new` over.
+            api!(RedisModule_ModuleTypeSetValue(self.raw, kind, new))
+        };
+        if status != Some(OK) {
+            // SAFETY: the server did not take it.
+            drop(unsafe { value::take(new) });
+            return false;
+        }
+        if !old.is_null() {
+            // SAFETY: the keyspace's share of the replaced lock, which it gave back.
+            unsafe { value::take(old) }.set_gone();
+        }
+        true
+    }
+
+    /// Deletes the key. No event, no replication: the caller's task.
+    pub fn delete(&mut self) {
+        lock_type::while_deleting(|| {
+            // SAFETY: an open key.
+            let _ = api!(RedisModule_DeleteKey(self.raw));
+        });
+    }
+}
+
+impl Drop for Key<'_> {
+    fn drop(&mut self) {
+        if !self.raw.is_null() {
+            // SAFETY: open, and closed once.
+            let _ = api!(RedisModule_CloseKey(self.raw));
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The module's state, reachable from the main thread only.
+
+use std::cell::RefCell;
+
+use lazy_static::lazy_static;
+
+use super::log::{Level, log};
+use crate::locks::state::State;
+
+struct MainThread(RefCell<State>);
+
+// SAFETY: only callbacks that the server makes on its main thread call `state`; the one callback that may run elsewhere,
+// `lock_type::free`, does not.
+unsafe impl Sync for MainThread {}
+
+lazy_static! {
+    static ref STATE: MainThread = MainThread(RefCell::default());
+}
+
+/// Runs `f` on the state. `f` sees plain data and must not call the server, which may come back here in the middle
+/// (deleting a key calls `lock_type::unlink`). Should that happen all the same, it is logged and `f` is left out.
+pub fn state<R: Default>(f: impl FnOnce(&mut State) -> R) -> R {
+    match STATE.0.try_borrow_mut() {
+        Ok(mut state) => f(&mut state),
+        Err(_) => {
+            log(Level::Warning, "prlock: the state was asked for while in use; this is a defect of the module");
+            R::default()
+        }
+    }
+}
