@@ -28,12 +28,13 @@ impl Command for Apply {
     };
 
     fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+        let state = args.bytes(2).unwrap_or_default();
         ctx.redact(2);
         let flags = ctx.flags();
         if !flags.is_loading() && !flags.is_replicated() {
             return Err(CommandError::Internal);
         }
-        let decoded = codec::decode(args.bytes(2).unwrap_or_default()).ok_or(CommandError::Broken)?;
+        let decoded = codec::decode(state).ok_or(CommandError::Broken)?;
         apply::apply(ctx, ctx.open(args.str(1).ok_or(CommandError::Syntax)?, true), &decoded)?;
         ctx.reply_integer(1);
         Ok(())

@@ -30,6 +30,7 @@ impl Command for Release {
     };
 
     fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+        let token = args.bytes(2).unwrap_or_default();
         ctx.redact(2);
         let mut fence = None;
         let mut options = Options::new(args, 3);
@@ -40,7 +41,7 @@ impl Command for Release {
             }
         }
         let fence = fence.map(options::fence).transpose()?;
-        let token = options::token(args.bytes(2).unwrap_or_default())?;
+        let token = options::token(token)?;
 
         let key = ctx.open(args.str(1).ok_or(CommandError::Syntax)?, true);
         let released = match key.kind() {

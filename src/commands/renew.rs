@@ -33,8 +33,9 @@ impl Command for Renew {
     };
 
     fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+        let request = Request::parse(args);
         ctx.redact(2);
-        let request = Request::parse(args)?;
+        let request = request?;
         let key = ctx.open(args.str(1).ok_or(CommandError::Syntax)?, true);
         let expires_at_ms = request.now.ms().saturating_add(request.ttl_ms);
         let renewed = match key.kind() {

@@ -103,7 +103,8 @@ impl<'a> Ctx<'a> {
         Key::open(self, name, touch)
     }
 
-    /// Keeps an argument out of SLOWLOG and MONITOR.
+    /// Keeps an argument out of SLOWLOG and MONITOR. Read it before: on Valkey 8.1 the vector behind `Args` is the one that
+    /// is shown, so that the argument reads as its stand-in afterwards. What was read stays, since the client keeps it.
     pub fn redact(self, index: usize) {
         let _ = api!(RedisModule_RedactClientCommandArgument(self.raw, index as c_int));
     }
