@@ -91,14 +91,16 @@ impl<'a> Request<'a> {
         let (db, now_ms) = (ctx.db(), clock::command().ms());
         let glob = self.pattern.map(Glob::new);
         let head = glob.map_or_else(Vec::new, |glob| glob.literal_head());
+        // Of all keys with this head, the one that is just the head comes first.
+        let most = if glob.is_some_and(|glob| glob.is_literal()) { 1 } else { STRIDE };
         let mut after: Option<Vec<u8>> = self.after.map(<[u8]>::to_vec);
         let mut listed = 0usize;
         loop {
             let walk = Walk { after: after.as_deref(), head: &head, holder: self.holder };
             // Taken out first: looking a key up may find it past its deadline and take it out of the registry.
-            let stride = STRIDE.min(self.count.saturating_sub(listed)).max(1);
+            let stride = most.min(self.count.saturating_sub(listed)).max(1);
             let locks = state(|state| state.registry.walk(db, &walk, stride));
-            let is_last = locks.len() < stride;
+            let is_last = locks.len() < stride || most == 1;
             let last = locks.last().map(|lock| lock.key().to_vec());
             for lock in locks {
                 if glob.is_some_and(|glob| !glob.matches(lock.key())) {

@@ -313,11 +313,16 @@ impl Registry {
         lock.place() == NOWHERE
     }
 
-    /// Every lock of `db` is gone; of all databases, if `db` is -1.
+    /// Every lock of `db` is gone; of all databases, if `db` is -1. Perhaps not freed yet, where a background thread does
+    /// that, so nothing that lay there may be taken for alive later.
     pub fn clear(&mut self, db: i32) {
         if db < 0 {
             self.dbs.clear();
-        } else if let Some(db) = self.known(db) {
+            self.forget_adrift();
+            return;
+        }
+        self.adrift.retain(|(at, lock)| *at != db || lock.place() != NOWHERE);
+        if let Some(db) = self.known(db) {
             db.clear();
         }
     }
@@ -330,6 +335,13 @@ impl Registry {
             self.dbs.resize_with(greater.saturating_add(1), || None);
         }
         self.dbs.swap(a, b);
+        for (db, _) in &mut self.adrift {
+            match usize::try_from(*db) {
+                Ok(at) if at == a => *db = b as i32,
+                Ok(at) if at == b => *db = a as i32,
+                _ => {}
+            }
+        }
     }
 
     /// How many locks `db` holds; those past their deadline and not yet removed by the server count.
@@ -446,3 +458,6 @@ impl Registry {
 fn is_at_large(lock: &Lock) -> bool {
     !lock.is_gone() && !Registry::is_registered(lock)
 }
+
+#[cfg(test)]
+mod tests;
