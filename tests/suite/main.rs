@@ -1,5 +1,9 @@
 //! The suite against real servers: one file for each facet, and the harness that owns the servers.
 
+mod announcements;
 mod claim;
+mod errors;
+mod golden;
 mod harness;
+mod holder;
 mod support;
