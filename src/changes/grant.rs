@@ -2,9 +2,10 @@
 
 use crate::commands::claim::make_token;
 use crate::commands::error::CommandError;
+use crate::locks::Bytes;
 use crate::locks::codec::Change;
 use crate::locks::lock::{Grant, Lock};
-use crate::locks::queue::Wish;
+use crate::locks::queue::Terms;
 use crate::locks::registry::Registry;
 use crate::server::clock::Now;
 use crate::server::ctx::Ctx;
@@ -22,11 +23,11 @@ pub enum Cause {
     Wait,
 }
 
-/// Grants the key to `wish` with a new fence, in place of whatever lies there.
-pub fn new(ctx: Ctx<'_>, key: Key<'_>, wish: &Wish, now: Now, cause: Cause) -> Result<Lock, CommandError> {
+/// Grants the key on these terms with a new fence, in place of whatever lies there.
+pub fn new(ctx: Ctx<'_>, key: Key<'_>, terms: Terms<'_>, now: Now, cause: Cause) -> Result<Lock, CommandError> {
     let fence = state(|state| state.fences.next(now.us)).ok_or(CommandError::NoFence)?;
     let made;
-    let token = match &wish.token {
+    let token = match terms.token {
         Some(token) => token,
         None => {
             made = make_token();
@@ -35,16 +36,16 @@ pub fn new(ctx: Ctx<'_>, key: Key<'_>, wish: &Wish, now: Now, cause: Cause) -> R
     };
     let grant = Grant {
         token,
-        holder: &wish.holder,
+        holder: terms.holder,
         fence,
         claimed_at_ms: now.ms(),
         renewed_at_ms: now.ms(),
         renewals: 0,
-        linger_ms: wish.linger_ms,
+        linger_ms: terms.linger_ms,
     };
     let lock = Lock::new(key.name().bytes(), &grant);
     let change = if cause == Cause::Steal { Change::Steal } else { Change::Claim };
-    store(ctx, key, &lock, now.ms().saturating_add(wish.ttl_ms), change, wish.client_id)?;
+    store(ctx, key, &lock, now.ms().saturating_add(terms.ttl_ms), change, terms.client_id)?;
     state(|state| {
         let stats = &mut state.stats;
         stats.claims_granted = stats.claims_granted.saturating_add(1);
@@ -58,13 +59,13 @@ pub fn new(ctx: Ctx<'_>, key: Key<'_>, wish: &Wish, now: Now, cause: Cause) -> R
 }
 
 /// Grants the lock once more to the token that holds it: the same fence, but TTL, holder and linger as asked for now.
-pub fn again(ctx: Ctx<'_>, key: Key<'_>, held: &Lock, wish: &Wish, now: Now) -> Result<Lock, CommandError> {
-    let mut token = Vec::new();
+pub fn again(ctx: Ctx<'_>, key: Key<'_>, held: &Lock, terms: Terms<'_>, now: Now) -> Result<Lock, CommandError> {
+    let mut token = Bytes::new();
     held.token_into(&mut token);
     let grant =
-        Grant { holder: &wish.holder, renewed_at_ms: now.ms(), linger_ms: wish.linger_ms, ..held.grant(&token) };
+        Grant { holder: terms.holder, renewed_at_ms: now.ms(), linger_ms: terms.linger_ms, ..held.grant(&token) };
     let lock = Lock::new(key.name().bytes(), &grant);
-    store(ctx, key, &lock, now.ms().saturating_add(wish.ttl_ms), Change::Claim, wish.client_id)?;
+    store(ctx, key, &lock, now.ms().saturating_add(terms.ttl_ms), Change::Claim, terms.client_id)?;
     state(|state| state.stats.claims_repeated = state.stats.claims_repeated.saturating_add(1));
     Ok(lock)
 }

@@ -15,6 +15,7 @@ pub mod wake;
 
 use std::ffi::CStr;
 
+use crate::locks::Bytes;
 use crate::locks::codec::{self, Change};
 use crate::locks::lock::Lock;
 use crate::server::ctx::Ctx;
@@ -22,10 +23,12 @@ use crate::server::string::Str;
 
 /// Tells everyone of a lock's new state: replicas and AOF, WATCH and tracking, subscribers. The key is closed before.
 fn announce(ctx: Ctx<'_>, key: Str<'_>, lock: &Lock, change: Change, expires_at_ms: Option<i64>) {
-    let (mut token, mut bytes) = (Vec::new(), Vec::new());
-    lock.token_into(&mut token);
-    codec::encode(change, &lock.grant(&token), expires_at_ms, &mut bytes);
-    ctx.replicate_lock(key, &bytes);
+    ctx.replicate_lock(key, || {
+        let (mut token, mut bytes) = (Bytes::new(), Bytes::new());
+        lock.token_into(&mut token);
+        codec::encode(change, &lock.grant(&token), expires_at_ms, &mut bytes);
+        bytes
+    });
     ctx.signal_modified(key);
     if let Some(event) = event(change) {
         ctx.notify(event, key);

@@ -4,6 +4,7 @@ use std::ffi::CStr;
 
 use super::grant::{self, Cause};
 use crate::commands::error::CommandError;
+use crate::locks::Bytes;
 use crate::locks::lock::Lock;
 use crate::locks::queue::{WaiterId, Wish};
 use crate::server::blocking::{self, Outcome};
@@ -62,7 +63,7 @@ pub fn arm() {
 pub fn hand_on(ctx: Ctx<'_>, key: Key<'_>) -> bool {
     let (db, name) = (ctx.db(), key.name());
     let Some((id, wish)) = head(db, name.bytes()) else { return false };
-    match grant::new(ctx, key, &wish, clock::wall(), Cause::Wait) {
+    match grant::new(ctx, key, wish.terms(), clock::wall(), Cause::Wait) {
         Ok(lock) => {
             deliver(db, id, &lock);
             serve_twins(ctx, db, name.bytes(), &lock);
@@ -95,7 +96,7 @@ fn serve_selected(ctx: Ctx<'_>, db: i32, key: &[u8], name: &OwnedStr) {
     let open = Key::look(ctx, name.as_str());
     match open.kind() {
         Kind::Free => {
-            if let Ok(lock) = grant::new(ctx, open, &wish, clock::wall(), Cause::Wait) {
+            if let Ok(lock) = grant::new(ctx, open, wish.terms(), clock::wall(), Cause::Wait) {
                 deliver(db, id, &lock);
                 serve_twins(ctx, db, key, &lock);
             }
@@ -129,7 +130,7 @@ fn serve_twins(ctx: Ctx<'_>, db: i32, key: &[u8], held: &Lock) {
             if state.waiting.is_empty() {
                 return None;
             }
-            let mut token = Vec::new();
+            let mut token = Bytes::new();
             held.token_into(&mut token);
             let id = state.waiting.twin(db, key, &token)?;
             Some((id, state.waiting.get(id)?.wish.clone()))
@@ -137,7 +138,7 @@ fn serve_twins(ctx: Ctx<'_>, db: i32, key: &[u8], held: &Lock) {
         let Some((id, wish)) = twin else { return };
         let name = OwnedStr::new(key);
         let open = Key::look(ctx, name.as_str());
-        match grant::again(ctx, open, &held, &wish, clock::wall()) {
+        match grant::again(ctx, open, &held, wish.terms(), clock::wall()) {
             Ok(lock) => {
                 deliver(db, id, &lock);
                 held = lock;
@@ -149,7 +150,7 @@ fn serve_twins(ctx: Ctx<'_>, db: i32, key: &[u8], held: &Lock) {
 
 /// Takes the client out of its queue and sends it the grant.
 fn deliver(db: i32, id: WaiterId, lock: &Lock) {
-    let mut token = Vec::new();
+    let mut token = Bytes::new();
     lock.token_into(&mut token);
     if let Some(waiter) = state(|state| state.waiting.leave(id)) {
         blocking::unblock(waiter.handle, Outcome::Granted { db, lock: lock.clone(), token });

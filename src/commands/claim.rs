@@ -9,12 +9,13 @@ use super::error::CommandError;
 use super::options::{self, Options, Ttl, is};
 use super::spec::{Arg, ArgKind, Command, KEY, KeyUse, Spec, TTL};
 use crate::changes::{self, grant, wake};
+use crate::locks::Bytes;
 use crate::locks::lock::Lock;
-use crate::locks::queue::Wish;
+use crate::locks::queue::Terms;
 use crate::server::args::Args;
 use crate::server::clock;
 use crate::server::ctx::Ctx;
-use crate::server::key::Kind;
+use crate::server::key::{Key, Kind};
 use crate::server::main_thread::state;
 use crate::server::string::Str;
 
@@ -142,75 +143,63 @@ impl<'a> Request<'a> {
         if self.conflict != Conflict::Steal && state(|state| state.waiting.has(db, self.key.bytes())) {
             wake::serve(ctx, db, self.key.bytes());
         }
+        let name = if self.holder.is_none() { ctx.client_name() } else { None };
+        let label = name.as_ref().map_or(&[][..], |name| name.as_str().bytes());
+        let terms = Terms {
+            token: self.token,
+            holder: self.holder.unwrap_or_else(|| options::holder(label).unwrap_or_default()),
+            ttl_ms: self.ttl_ms,
+            linger_ms: self.linger_ms,
+            client_id: ctx.client_id(),
+        };
         let key = ctx.open(self.key, true);
-        match key.kind() {
-            Kind::Free => {
-                let lock = grant::new(ctx, key, &self.terms(ctx), self.now, grant::Cause::Free)?;
-                self.reply_grant(ctx, &lock);
-                Ok(())
-            }
+        let lock = match key.kind() {
+            Kind::Free => grant::new(ctx, key, terms, self.now, grant::Cause::Free)?,
             Kind::Lock(lock) => {
                 let (key, lock) = changes::find::adopt(ctx, key, lock);
-                if self.token.is_some_and(|token| lock.token_is(token)) {
-                    let lock = grant::again(ctx, key, &lock, &self.terms(ctx), self.now)?;
-                    self.reply_grant(ctx, &lock);
-                    return Ok(());
-                }
-                match self.conflict {
-                    Conflict::Steal => self.steal(ctx, key),
-                    Conflict::StealIf(fence) if lock.fence() == fence => self.steal(ctx, key),
-                    _ => self.refuse(ctx, key),
+                let is_own = self.token.is_some_and(|token| lock.token_is(token));
+                let steals = match self.conflict {
+                    Conflict::Steal => true,
+                    Conflict::StealIf(fence) => lock.fence() == fence,
+                    Conflict::Refuse | Conflict::Block(_) => false,
+                };
+                if is_own {
+                    grant::again(ctx, key, &lock, terms, self.now)?
+                } else if steals {
+                    grant::new(ctx, key, terms, self.now, grant::Cause::Steal)?
+                } else {
+                    return self.refuse(ctx, key, terms);
                 }
             }
-            Kind::String if self.conflict == Conflict::Steal => self.steal(ctx, key),
-            Kind::String => self.refuse(ctx, key),
-            Kind::Other => Err(CommandError::WrongType),
-        }
-    }
-
-    fn steal(&self, ctx: Ctx<'_>, key: crate::server::key::Key<'_>) -> Result<(), CommandError> {
-        let lock = grant::new(ctx, key, &self.terms(ctx), self.now, grant::Cause::Steal)?;
+            Kind::String if self.conflict == Conflict::Steal => {
+                grant::new(ctx, key, terms, self.now, grant::Cause::Steal)?
+            }
+            Kind::String => return self.refuse(ctx, key, terms),
+            Kind::Other => return Err(CommandError::WrongType),
+        };
         self.reply_grant(ctx, &lock);
         Ok(())
     }
 
     /// Another token holds the lock: null, or a place in the queue.
-    fn refuse(&self, ctx: Ctx<'_>, key: crate::server::key::Key<'_>) -> Result<(), CommandError> {
+    fn refuse(&self, ctx: Ctx<'_>, key: Key<'_>, terms: Terms<'_>) -> Result<(), CommandError> {
         let lapses_at_ms = key.expires_at_ms();
         drop(key);
         if let Conflict::Block(ms) = self.conflict
             && !ctx.flags().denies_blocking()
         {
-            return wake::wait(ctx, self.key.bytes(), self.terms(ctx), ms, lapses_at_ms);
+            return wake::wait(ctx, self.key.bytes(), terms.to_wish(), ms, lapses_at_ms);
         }
         state(|state| state.stats.claims_refused = state.stats.claims_refused.saturating_add(1));
         ctx.reply_null();
         Ok(())
     }
 
-    /// What the client asks for, owned, so that it can outlast the call.
-    fn terms(&self, ctx: Ctx<'_>) -> Wish {
-        let holder = match self.holder {
-            Some(holder) => holder.into(),
-            None => ctx.client_name().map_or_else(Box::default, |name| {
-                let bytes = name.as_str().bytes();
-                options::holder(bytes).unwrap_or_default().into()
-            }),
-        };
-        Wish {
-            token: self.token.map(Into::into),
-            holder,
-            ttl_ms: self.ttl_ms,
-            linger_ms: self.linger_ms,
-            client_id: ctx.client_id(),
-        }
-    }
-
     fn reply_grant(&self, ctx: Ctx<'_>, lock: &Lock) {
         match self.token {
             Some(token) => reply_granted(ctx, token, lock.fence()),
             None => {
-                let mut token = Vec::new();
+                let mut token = Bytes::new();
                 lock.token_into(&mut token);
                 reply_granted(ctx, &token, lock.fence());
             }

@@ -16,6 +16,7 @@
 //!
 //! A new form is a new version and a new arm in [`decode`], never an edit of this one.
 
+use super::Bytes;
 use super::fence::FENCE_LIMIT;
 use super::lock::Grant;
 use super::token::{HOLDER_BYTES_MAX, TOKEN_BYTES};
@@ -54,7 +55,7 @@ pub struct Decoded<'a> {
 }
 
 /// Appends the bytes of a lock to `out`.
-pub fn encode(change: Change, grant: &Grant<'_>, expires_at_ms: Option<i64>, out: &mut Vec<u8>) {
+pub fn encode(change: Change, grant: &Grant<'_>, expires_at_ms: Option<i64>, out: &mut Bytes) {
     out.reserve(HEAD_BYTES.saturating_add(grant.token.len()).saturating_add(grant.holder.len()));
     out.push(VERSION);
     out.push(change as u8);
@@ -139,9 +140,9 @@ mod tests {
     use proptest::prelude::*;
 
     fn written(change: Change, grant: &Grant<'_>, expires_at_ms: Option<i64>) -> Vec<u8> {
-        let mut out = Vec::new();
+        let mut out = Bytes::new();
         encode(change, grant, expires_at_ms, &mut out);
-        out
+        out.to_vec()
     }
 
     prop_compose! {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::Relaxed};
 
 use triomphe::ThinArc;
 
-use super::token;
+use super::{Bytes, token};
 
 /// What a grant says, borrowed: the parts from which a [`Lock`] is made and into which a codec writes it.
 ///
@@ -57,9 +57,7 @@ impl Lock {
     pub fn new(key: &[u8], grant: &Grant<'_>) -> Self {
         let token = grant.token.get(..*token::TOKEN_BYTES.end()).unwrap_or(grant.token);
         let holder = grant.holder.get(..token::HOLDER_BYTES_MAX).unwrap_or(grant.holder);
-        let mut bytes = Vec::with_capacity(
-            token.len().saturating_add(holder.len()).saturating_add(key.len()).saturating_add(LINGER_BYTES),
-        );
+        let mut bytes = Bytes::new();
         let token_halved = token::pack(token, &mut bytes);
         let token_len = bytes.len() as u16;
         bytes.extend_from_slice(holder);
@@ -84,7 +82,7 @@ impl Lock {
 
     /// The same grant under another name: what RENAME and MOVE make of a lock.
     pub fn renamed(&self, key: &[u8]) -> Self {
-        let mut token = Vec::new();
+        let mut token = Bytes::new();
         self.token_into(&mut token);
         Self::new(key, &self.grant(&token))
     }
@@ -173,7 +171,7 @@ impl Lock {
     }
 
     /// Appends the token to `out`.
-    pub fn token_into(&self, out: &mut Vec<u8>) {
+    pub fn token_into(&self, out: &mut Bytes) {
         token::unpack(self.part(0, usize::from(self.head().token_len)), self.head().token_halved, out);
     }
 

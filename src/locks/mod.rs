@@ -14,3 +14,6 @@ pub mod registry;
 pub mod state;
 pub mod stats;
 pub mod token;
+
+/// Bytes that are put together for one call: a lock's parts, its stored form, a token. They rarely leave the stack.
+pub type Bytes = smallvec::SmallVec<[u8; 256]>;

@@ -23,6 +23,41 @@ pub struct Wish {
     pub client_id: u64,
 }
 
+/// The same, borrowed: what a client asks for that need not wait.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms<'a> {
+    pub token: Option<&'a [u8]>,
+    pub holder: &'a [u8],
+    pub ttl_ms: i64,
+    pub linger_ms: Option<i64>,
+    pub client_id: u64,
+}
+
+impl Terms<'_> {
+    /// Keeps them beyond the call.
+    pub fn to_wish(self) -> Wish {
+        Wish {
+            token: self.token.map(Into::into),
+            holder: self.holder.into(),
+            ttl_ms: self.ttl_ms,
+            linger_ms: self.linger_ms,
+            client_id: self.client_id,
+        }
+    }
+}
+
+impl Wish {
+    pub fn terms(&self) -> Terms<'_> {
+        Terms {
+            token: self.token.as_deref(),
+            holder: &self.holder,
+            ttl_ms: self.ttl_ms,
+            linger_ms: self.linger_ms,
+            client_id: self.client_id,
+        }
+    }
+}
+
 /// One client in a queue.
 #[derive(Debug)]
 pub struct Waiter {

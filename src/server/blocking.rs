@@ -13,12 +13,13 @@ use redis_module::raw::{RedisModuleBlockedClient, RedisModuleCtx, RedisModuleStr
 use super::ctx::Ctx;
 use super::main_thread::state;
 use super::{OK, timer};
+use crate::locks::Bytes;
 use crate::locks::lock::Lock;
 use crate::locks::state::Job;
 
 /// How a wait ended.
 pub enum Outcome {
-    Granted { db: i32, lock: Lock, token: Vec<u8> },
+    Granted { db: i32, lock: Lock, token: Bytes },
     TimedOut,
     Failed(&'static CStr),
 }

@@ -5,9 +5,10 @@ use std::marker::PhantomData;
 
 use redis_module::raw::{self, RedisModuleCtx};
 
-use super::OK;
 use super::key::Key;
 use super::string::{OwnedStr, Str};
+use super::{OK, stream};
+use crate::locks::Bytes;
 
 /// What the server says about itself and the caller; see the predicates.
 #[derive(Clone, Copy)]
@@ -29,6 +30,16 @@ impl Flags {
         self.0 & raw::REDISMODULE_CTX_FLAGS_REPLICATED != 0
     }
 
+    /// The append-only file is on, or being made.
+    pub fn has_aof(self) -> bool {
+        self.0 & raw::REDISMODULE_CTX_FLAGS_AOF != 0
+    }
+
+    /// A forked child saves, rewrites or synchronises.
+    pub fn has_child(self) -> bool {
+        self.0 & raw::REDISMODULE_CTX_FLAGS_ACTIVE_CHILD != 0
+    }
+
     pub fn is_cluster(self) -> bool {
         self.0 & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
     }
@@ -47,6 +58,8 @@ impl Flags {
 #[derive(Clone, Copy)]
 pub struct Ctx<'a> {
     raw: *mut RedisModuleCtx,
+    /// A command of a client is running, and not a callback of the server's own.
+    is_command: bool,
     lives: PhantomData<&'a ()>,
 }
 
@@ -54,7 +67,13 @@ impl<'a> Ctx<'a> {
     /// # Safety
     /// `raw` is a context that lives as long as `'a`.
     pub(super) const unsafe fn new(raw: *mut RedisModuleCtx) -> Self {
-        Self { raw, lives: PhantomData }
+        Self { raw, is_command: false, lives: PhantomData }
+    }
+
+    /// # Safety
+    /// The same, and it is the context of a running command.
+    pub(super) const unsafe fn of_command(raw: *mut RedisModuleCtx) -> Self {
+        Self { raw, is_command: true, lives: PhantomData }
     }
 
     pub(super) const fn raw(self) -> *mut RedisModuleCtx {
@@ -145,8 +164,23 @@ impl<'a> Ctx<'a> {
         let _ = api!(RedisModule_ReplyWithError(self.raw, text.as_ptr()));
     }
 
-    /// Sends a lock's state to the replicas and the AOF; see `locks/codec.rs`. Marks the data set dirty.
-    pub fn replicate_lock(self, key: Str<'_>, bytes: &[u8]) {
+    /// Counts a change without writing it into the stream, if nobody can need it there; see `stream.rs`. Else false.
+    fn only_counts(self) -> bool {
+        if !self.is_command || stream::is_needed() {
+            return false;
+        }
+        // Sends to whoever listens, which is nobody, and marks the data set dirty.
+        self.replicate_verbatim();
+        true
+    }
+
+    /// Sends a lock's state, made by `bytes` if anybody can need it, to the replicas and the AOF; see `locks/codec.rs`.
+    /// Marks the data set dirty.
+    pub fn replicate_lock(self, key: Str<'_>, bytes: impl FnOnce() -> Bytes) {
+        if self.only_counts() {
+            return;
+        }
+        let bytes = bytes();
         let status = api!(RedisModule_Replicate(
             self.raw,
             crate::commands::APPLY.as_ptr(),
@@ -160,6 +194,9 @@ impl<'a> Ctx<'a> {
 
     /// Sends a deletion.
     pub fn replicate_delete(self, key: Str<'_>) {
+        if self.only_counts() {
+            return;
+        }
         let status = api!(RedisModule_Replicate(self.raw, c"DEL".as_ptr(), c"s".as_ptr(), key.raw()));
         debug_assert_eq!(status, Some(OK));
     }

@@ -13,7 +13,7 @@ use redis_module::raw::{
 use super::ctx::Ctx;
 use super::main_thread::state;
 use super::string::Str;
-use super::{OK, config, timer};
+use super::{OK, config, stream, timer};
 use crate::changes;
 use crate::locks::state::Job;
 
@@ -23,7 +23,7 @@ const OVERDUE_MS: i64 = 30;
 /// Subscribes to everything. Last of all at load, since on Redis 7.0 a module that fails after this leaves a callback
 /// into memory that is gone. Ids above 17 mean different events on Redis and Valkey: none of them is used.
 pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
-    let events: [(u64, RedisModuleEventCallback); 7] = [
+    let events: [(u64, RedisModuleEventCallback); 9] = [
         (raw::REDISMODULE_EVENT_FLUSHDB, Some(flushed)),
         (raw::REDISMODULE_EVENT_SWAPDB, Some(swapped)),
         (raw::REDISMODULE_EVENT_LOADING, Some(loading)),
@@ -31,6 +31,8 @@ pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
         (raw::REDISMODULE_EVENT_CLIENT_CHANGE, Some(client_changed)),
         (raw::REDISMODULE_EVENT_CRON_LOOP, Some(cron)),
         (raw::REDISMODULE_EVENT_CONFIG, Some(configured)),
+        (raw::REDISMODULE_EVENT_FORK_CHILD, Some(forked)),
+        (raw::REDISMODULE_EVENT_REPLICA_CHANGE, Some(replica_changed)),
     ];
     for (id, callback) in events {
         let event = RedisModuleEvent { id, dataver: 1 };
@@ -83,12 +85,14 @@ unsafe extern "C" fn swapped(_ctx: *mut RedisModuleCtx, _event: RedisModuleEvent
 }
 
 unsafe extern "C" fn loading(_ctx: *mut RedisModuleCtx, _event: RedisModuleEvent, when: u64, _data: *mut c_void) {
+    stream::set_needed();
     if when == raw::REDISMODULE_SUBEVENT_LOADING_ENDED || when == raw::REDISMODULE_SUBEVENT_LOADING_FAILED {
         state(|state| state.registry.settle_loaded());
     }
 }
 
 unsafe extern "C" fn role_changed(_ctx: *mut RedisModuleCtx, _event: RedisModuleEvent, role: u64, _data: *mut c_void) {
+    stream::set_needed();
     if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA {
         // Redis ends these waits by itself, Valkey 9 not always.
         changes::wake::fail_everybody(changes::wake::DEMOTED);
@@ -115,10 +119,24 @@ unsafe extern "C" fn client_changed(_ctx: *mut RedisModuleCtx, _event: RedisModu
     }
 }
 
-unsafe extern "C" fn cron(_ctx: *mut RedisModuleCtx, _event: RedisModuleEvent, _when: u64, _data: *mut c_void) {
+unsafe extern "C" fn forked(ctx: *mut RedisModuleCtx, _event: RedisModuleEvent, _when: u64, _data: *mut c_void) {
+    stream::forked(ctx);
+}
+
+unsafe extern "C" fn replica_changed(
+    _ctx: *mut RedisModuleCtx,
+    _event: RedisModuleEvent,
+    _when: u64,
+    _data: *mut c_void,
+) {
+    stream::set_needed();
+}
+
+unsafe extern "C" fn cron(ctx: *mut RedisModuleCtx, _event: RedisModuleEvent, _when: u64, _data: *mut c_void) {
     if timer::is_overdue_by(OVERDUE_MS) {
         timer::rearm();
     }
+    stream::look(ctx);
 }
 
 unsafe extern "C" fn configured(ctx: *mut RedisModuleCtx, _event: RedisModuleEvent, _when: u64, data: *mut c_void) {

@@ -7,7 +7,7 @@ use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 
 use super::args::Args;
 use super::log::{Level, log};
-use super::{ERR, OK, config, events, info, lock_type, register, timer};
+use super::{ERR, OK, config, events, info, lock_type, register, stream, timer};
 use crate::commands::COMMANDS;
 
 /// The module's version as the server prints it: 1.2.3 is 10203.
@@ -55,6 +55,7 @@ fn load(ctx: *mut RedisModuleCtx, args: &Args<'_>) -> Result<(), &'static str> {
     ensure(info::register(ctx), "prlock: the server refused the INFO section")?;
     ensure(events::subscribe(ctx), "prlock: the server refused a subscription")?;
     config::warn_of_eviction(ctx);
+    stream::look(ctx);
     Ok(())
 }
 

@@ -17,6 +17,7 @@ use super::main_thread::state;
 use super::string::Str;
 use super::value::{self, Seen};
 use super::{clock, timer};
+use crate::locks::Bytes;
 use crate::locks::codec::{self, Change};
 use crate::locks::fence;
 use crate::locks::lock::Lock;
@@ -81,8 +82,8 @@ pub(super) fn create(ctx: *mut RedisModuleCtx) -> bool {
 }
 
 /// The stored form of a lock; its deadline is the key's own.
-fn stored(lock: &Lock) -> Vec<u8> {
-    let (mut token, mut bytes) = (Vec::new(), Vec::new());
+fn stored(lock: &Lock) -> Bytes {
+    let (mut token, mut bytes) = (Bytes::new(), Bytes::new());
     lock.token_into(&mut token);
     codec::encode(Change::Stored, &lock.grant(&token), None, &mut bytes);
     bytes

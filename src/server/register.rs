@@ -35,7 +35,7 @@ unsafe extern "C" fn enter<C: Command>(
     argc: c_int,
 ) -> c_int {
     // SAFETY: a command callback's context and arguments, which live during this call.
-    let (ctx, args) = unsafe { (Ctx::new(ctx), Args::new(argv, argc)) };
+    let (ctx, args) = unsafe { (Ctx::of_command(ctx), Args::new(argv, argc)) };
     if let Err(error) = C::run(ctx, args) {
         ctx.reply_error(&error.text());
     }
