@@ -3,6 +3,7 @@
 mod announcements;
 mod claim;
 mod errors;
+mod first_listener;
 mod golden;
 mod harness;
 mod holder;
