@@ -66,7 +66,7 @@ impl Command for Claim {
             }
             Err(error) => {
                 // Nobody knows which argument was meant as the token.
-                (2..args.len()).for_each(|index| ctx.redact(index));
+                ctx.redact_from(2, args);
                 Err(error)
             }
         }

@@ -30,18 +30,14 @@ impl Command for Release {
     };
 
     fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-        let token = args.bytes(2).unwrap_or_default();
-        ctx.redact(2);
-        let mut fence = None;
-        let mut options = Options::new(args, 3);
-        while let Some(word) = options.word() {
-            match word {
-                word if is(word, "FENCE") => options.value(&mut fence)?,
-                _ => return Err(CommandError::Syntax),
+        let (token, fence) = match parse(args) {
+            Ok(request) => request,
+            Err(error) => {
+                ctx.redact_from(2, args);
+                return Err(error);
             }
-        }
-        let fence = fence.map(options::fence).transpose()?;
-        let token = options::token(token)?;
+        };
+        ctx.redact(2);
 
         let key = ctx.open(args.str(1).ok_or(CommandError::Syntax)?, true);
         let released = match key.kind() {
@@ -70,4 +66,18 @@ impl Command for Release {
         ctx.reply_integer(released.into());
         Ok(())
     }
+}
+
+/// The token, and the fence if one is named.
+fn parse<'a>(args: Args<'a>) -> Result<(&'a [u8], Option<u64>), CommandError> {
+    let mut fence = None;
+    let mut options = Options::new(args, 3);
+    while let Some(word) = options.word() {
+        match word {
+            word if is(word, "FENCE") => options.value(&mut fence)?,
+            _ => return Err(CommandError::Syntax),
+        }
+    }
+    let fence = fence.map(options::fence).transpose()?;
+    Ok((options::token(args.bytes(2).unwrap_or_default())?, fence))
 }

@@ -33,9 +33,14 @@ impl Command for Renew {
     };
 
     fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-        let request = Request::parse(args);
+        let request = match Request::parse(args) {
+            Ok(request) => request,
+            Err(error) => {
+                ctx.redact_from(2, args);
+                return Err(error);
+            }
+        };
         ctx.redact(2);
-        let request = request?;
         let key = ctx.open(args.str(1).ok_or(CommandError::Syntax)?, true);
         let expires_at_ms = request.now.ms().saturating_add(request.ttl_ms);
         let renewed = match key.kind() {

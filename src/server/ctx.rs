@@ -5,6 +5,8 @@ use std::marker::PhantomData;
 
 use redis_module::raw::{self, RedisModuleCtx};
 
+use super::OK;
+use super::args::Args;
 use super::key::Key;
 use super::string::{OwnedStr, Str};
 use super::{OK, stream};
@@ -126,6 +128,12 @@ impl<'a> Ctx<'a> {
     /// is shown, so that the argument reads as its stand-in afterwards. What was read stays, since the client keeps it.
     pub fn redact(self, index: usize) {
         let _ = api!(RedisModule_RedactClientCommandArgument(self.raw, index as c_int));
+    }
+
+    /// Keeps all arguments from `first` on out of SLOWLOG and MONITOR: for a malformed call, in which the token may stand
+    /// anywhere.
+    pub fn redact_from(self, first: usize, args: Args<'_>) {
+        (first..args.len()).for_each(|index| self.redact(index));
     }
 
     pub fn reply_null(self) {

@@ -1,10 +1,12 @@
 //! The suite against real servers: one file for each facet, and the harness that owns the servers.
 
 mod announcements;
+mod bytes;
 mod claim;
 mod errors;
 mod first_listener;
 mod golden;
 mod harness;
 mod holder;
+mod redaction;
 mod support;
