@@ -5,7 +5,6 @@ use std::marker::PhantomData;
 
 use redis_module::raw::{self, RedisModuleCtx};
 
-use super::OK;
 use super::args::Args;
 use super::key::Key;
 use super::string::{OwnedStr, Str};
