@@ -19,19 +19,20 @@ pub fn adopt<'k>(ctx: Ctx<'_>, mut key: Key<'k>, found: Lock) -> (Key<'k>, Lock)
     }
     let db = ctx.db();
     let name = key.name().bytes();
-    if Registry::is_unseen(&found) && found.key() == name {
-        state(|state| state.registry.add(db, &found));
-        return (key, found);
-    }
+    // Another one in memory, so that what was noted of this one is over.
     let lock = found.renamed(name);
     if !key.put(&lock) {
         return (key, found);
     }
+    let was_unlinked = !Registry::is_unseen(&found);
+    let counts = was_unlinked && ctx.flags().is_primary();
     state(|state| {
         state.registry.add(db, &lock);
         state.bindings.moved(db, &lock);
-        // It had been taken for a deletion.
-        state.stats.deleted = state.stats.deleted.saturating_sub(1);
+        if counts {
+            // It had been taken for a deletion.
+            state.stats.deleted = state.stats.deleted.saturating_sub(1);
+        }
     });
     (key, lock)
 }

@@ -32,8 +32,10 @@ const NOWHERE: u32 = u32::MAX;
 const SETTLED: u32 = u32::MAX - 1;
 /// In the ordered sets, but no longer a lock.
 const DEAD: u32 = u32::MAX - 2;
-/// Unlinked from its name; may live on under another one.
+/// Unlinked from its name and noted; may live on under another one.
 const ADRIFT: u32 = u32::MAX - 3;
+/// Was registered once; neither registered nor noted any more.
+const REMOVED: u32 = u32::MAX - 4;
 
 /// What both ordered sets, and a place in them, are ordered by: holder (empty in the set by key), key, address.
 trait Ranked {
@@ -128,7 +130,7 @@ impl Db {
     /// Returns whether it was here.
     fn remove(&mut self, lock: &Lock) -> bool {
         match lock.place() {
-            NOWHERE | ADRIFT | DEAD => return false,
+            NOWHERE | ADRIFT | DEAD | REMOVED => return false,
             SETTLED => {
                 lock.set_place(DEAD);
                 self.dead.push(lock.clone());
@@ -142,7 +144,7 @@ impl Db {
                 if let Some(moved) = self.fresh.get(index) {
                     moved.set_place(index as u32);
                 }
-                lock.set_place(ADRIFT);
+                lock.set_place(REMOVED);
             }
         }
         self.live = self.live.saturating_sub(1);
@@ -159,7 +161,7 @@ impl Db {
         self.by_key.clear();
         self.by_holder.clear();
         for lock in self.fresh.drain(..).chain(self.dead.drain(..)) {
-            lock.set_place(ADRIFT);
+            forget(&lock);
         }
         self.fresh.shrink_to(SPARE);
         self.dead.shrink_to(SPARE);
@@ -201,7 +203,7 @@ impl Db {
         }
         dead.sort_unstable_by(by_holder);
         for lock in dead.drain(..) {
-            lock.set_place(ADRIFT);
+            forget(&lock);
             self.by_holder.remove(&ByHolder(lock));
         }
         self.dead = dead;
@@ -305,10 +307,10 @@ impl Registry {
 
     /// Whether the lock is registered, and so lies under its own name.
     pub fn is_registered(lock: &Lock) -> bool {
-        !matches!(lock.place(), NOWHERE | ADRIFT | DEAD)
+        !matches!(lock.place(), NOWHERE | ADRIFT | DEAD | REMOVED)
     }
 
-    /// Whether the lock has never been registered and never been unlinked: it was loaded, and lies under its own name.
+    /// Whether the lock has never been registered and never been unlinked: it was loaded.
     pub fn is_unseen(lock: &Lock) -> bool {
         lock.place() == NOWHERE
     }
@@ -377,11 +379,9 @@ impl Registry {
 
     /// Notes that the keyspace let a lock's name go: it may be dead in a moment, or live on under another name.
     pub fn note_unlinked(&mut self, db: i32, lock: &Lock) {
-        let was_noted = lock.place() == NOWHERE;
+        let was_noted = matches!(lock.place(), NOWHERE | ADRIFT);
         self.remove(db, lock);
-        if lock.place() != DEAD {
-            lock.set_place(ADRIFT);
-        }
+        lock.set_place(ADRIFT);
         if !was_noted {
             self.note_adrift(db, lock);
         }
@@ -449,8 +449,19 @@ impl Registry {
 
     /// Nothing is adrift any more: whatever lives has been found and registered.
     pub fn forget_adrift(&mut self) {
-        self.adrift.clear();
+        for (_, lock) in self.adrift.drain(..) {
+            if lock.place() == ADRIFT {
+                lock.set_place(REMOVED);
+            }
+        }
         self.adrift.shrink_to(SPARE);
+    }
+}
+
+/// A lock that leaves the registry, unless it was noted as unlinked since it was marked dead.
+fn forget(lock: &Lock) {
+    if lock.place() != ADRIFT {
+        lock.set_place(REMOVED);
     }
 }
 

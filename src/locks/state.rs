@@ -30,8 +30,9 @@ pub struct State {
     pub jobs: Vec<Job>,
     /// The last key that was looked at without a sign of change.
     pub patrol: Option<Place>,
-    /// Where the last lock was unlinked that nothing has explained yet: an expiry and an eviction say so right after.
-    pub last_unlinked: Option<u64>,
+    /// Where and when (monotonic ms) the last lock was unlinked that nothing has explained yet: an expiry and an eviction
+    /// say so right after.
+    pub last_unlinked: Option<(u64, i64)>,
     hasher: RandomState,
 }
 

@@ -13,12 +13,15 @@ use redis_module::raw::{
 use super::ctx::Ctx;
 use super::main_thread::state;
 use super::string::Str;
-use super::{OK, config, stream, timer};
+use super::{OK, clock, config, stream, timer};
 use crate::changes;
 use crate::locks::state::Job;
 
 /// How late, in ms, the timer may be before the server's cron takes it for stuck (a wall clock that was set back).
 const OVERDUE_MS: i64 = 30;
+
+/// How long after a lock is unlinked, in ms, its expiry or eviction is announced: at once, unless the process is held up.
+const EXPLAINED_WITHIN_MS: i64 = 100;
 
 /// Subscribes to everything. Last of all at load, since on Redis 7.0 a module that fails after this leaves a callback
 /// into memory that is gone. Ids above 17 mean different events on Redis and Valkey: none of them is used.
@@ -162,10 +165,15 @@ unsafe extern "C" fn key_gone(
     let ctx = unsafe { Ctx::new(ctx) };
     let key = unsafe { Str::new(key) };
     state(|state| {
-        if state.last_unlinked.is_none() || state.last_unlinked != Some(state.place_hash(ctx.db(), key.bytes())) {
+        let Some((place, at_ms)) = state.last_unlinked else { return };
+        if place != state.place_hash(ctx.db(), key.bytes()) {
             return;
         }
         state.last_unlinked = None;
+        // Else it is another key that had this name since.
+        if clock::monotonic_ms().saturating_sub(at_ms) > EXPLAINED_WITHIN_MS {
+            return;
+        }
         state.stats.deleted = state.stats.deleted.saturating_sub(1);
         let counter =
             if class == raw::REDISMODULE_NOTIFY_EVICTED { &mut state.stats.evicted } else { &mut state.stats.expired };

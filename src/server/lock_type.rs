@@ -210,7 +210,7 @@ unsafe extern "C" fn unlink(ctx: *mut RedisModuleKeyOptCtx, value: *const c_void
         state.registry.note_unlinked(db, &lock);
         if counts {
             state.stats.deleted = state.stats.deleted.saturating_add(1);
-            state.last_unlinked = Some(state.place_hash(db, key));
+            state.last_unlinked = Some((state.place_hash(db, key), clock::monotonic_ms()));
         }
         state.waiting.mark(db, key)
     });

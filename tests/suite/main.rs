@@ -9,4 +9,5 @@ mod golden;
 mod harness;
 mod holder;
 mod redaction;
+mod hooks;
 mod support;

@@ -141,10 +141,6 @@ impl Pair {
         if Registry::is_registered(&found) {
             return;
         }
-        if Registry::is_unseen(&found) && found.key() == key {
-            self.registry.add(db, &found);
-            return;
-        }
         let lock = found.renamed(key);
         self.at(db).insert(key.to_vec(), lock.clone());
         found.set_gone();
@@ -346,5 +342,30 @@ fn a_lock_of_another_database_or_none_is_not_removed() {
     pair.registry.add(-1, &pair.keyspace[0][&name(1)].renamed(b"nowhere"));
     pair.registry.swap(-1, 0);
     pair.registry.clear(7);
+    pair.check(WALKS);
+}
+
+#[test]
+fn a_lock_renamed_again_and_again_is_one() {
+    let mut pair = pair_with(600);
+    for _ in 0..2 {
+        // The oldest are settled by now, the newest are not.
+        pair.run(&Step::Move { db: 0, from: 0, count: 3, to: 1 });
+        pair.run(&Step::Move { db: 1, from: 0, count: 3, to: 0 });
+        pair.run(&Step::Move { db: 0, from: 590, count: 3, to: 1 });
+        pair.run(&Step::Move { db: 1, from: 590, count: 3, to: 0 });
+        assert_eq!(pair.registry.total(), 600);
+    }
+    assert_eq!(pair.registry.unlinked_at_large(), 6);
+    pair.check(WALKS);
+}
+
+#[test]
+fn a_lock_restored_found_and_renamed_is_one() {
+    let mut pair = Pair::default();
+    pair.run(&Step::Restore { db: 0, from: 0, count: 3, lives: true });
+    pair.run(&Step::Find { db: 0, from: 0, count: 3 });
+    pair.run(&Step::Move { db: 0, from: 0, count: 3, to: 1 });
+    assert_eq!(pair.registry.total(), 3);
     pair.check(WALKS);
 }

@@ -7,6 +7,7 @@
 #![allow(dead_code, unused_imports, reason = "a toolbox: no single facet of the suite uses every tool")]
 
 mod builder;
+mod census;
 mod conn;
 mod folder;
 mod info;
@@ -25,7 +26,9 @@ mod wait;
 mod waiter;
 
 pub use builder::{Builder, StartFailure, module_path};
+pub use census::{LOCK_TYPE, lock_info};
 pub use conn::Conn;
+pub use info::find as find_info;
 pub use kind::{ServerKind, server_kind};
 pub use locks::{Grant, Witness, cmd, event_line, grant};
 pub use random::{SeededRng, seeded_rng};
