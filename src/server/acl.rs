@@ -1,6 +1,7 @@
 //! What the caller's ACL lets it do with a key that its command does not name.
 
 use std::ffi::c_int;
+use std::io::ErrorKind;
 
 use redis_module::raw::{self, RedisModuleUser};
 
@@ -9,22 +10,40 @@ use super::ctx::Ctx;
 use super::string::{OwnedStr, Str};
 
 /// The user behind the running command, looked up once for a whole command.
-pub struct User(*mut RedisModuleUser);
+pub enum User {
+    /// Somebody with an ACL.
+    Somebody(*mut RedisModuleUser),
+    /// Another module's call, which the server lets do everything.
+    Root,
+}
 
 impl User {
     /// `None` if the user is not there (any more): then nothing is permitted.
     pub fn of(ctx: Ctx<'_>) -> Option<Self> {
         // SAFETY: a command's context. The name is ours to free.
-        let name = api!(RedisModule_GetCurrentUserName(ctx.raw())).filter(|name| !name.is_null())?;
+        let by_id = api!(RedisModule_GetClientUserNameById(ctx.raw(), ctx.client_id())).filter(|name| !name.is_null());
+        let name = match by_id {
+            Some(name) => name,
+            None => match Behind::of(ctx)? {
+                Behind::Nobody => return Some(Self::Root),
+                // SAFETY: as above, and there is a user whose name can be read.
+                Behind::User => api!(RedisModule_GetCurrentUserName(ctx.raw())).filter(|name| !name.is_null())?,
+            },
+        };
         let name = unsafe { OwnedStr::from_raw(name) };
         // SAFETY: a live string; the user is ours to free.
         let user = api!(RedisModule_GetModuleUserFromUserName(name.as_str().raw()))?;
-        (!user.is_null()).then_some(Self(user))
+        (!user.is_null()).then_some(Self::Somebody(user))
     }
 
     fn may(&self, key: Str<'_>, access: u32) -> bool {
-        // SAFETY: a live user and string.
-        api!(RedisModule_ACLCheckKeyPermissions(self.0, key.raw(), access as c_int)) == Some(OK)
+        match self {
+            Self::Root => true,
+            // SAFETY: a live user and string.
+            Self::Somebody(user) => {
+                api!(RedisModule_ACLCheckKeyPermissions(*user, key.raw(), access as c_int)) == Some(OK)
+            }
+        }
     }
 
     /// Whether the user may read the key.
@@ -40,7 +59,36 @@ impl User {
 
 impl Drop for User {
     fn drop(&mut self) {
-        // SAFETY: ours, freed once.
-        let _ = api!(RedisModule_FreeModuleUser(self.0));
+        if let Self::Somebody(user) = self {
+            // SAFETY: ours, freed once.
+            let _ = api!(RedisModule_FreeModuleUser(*user));
+        }
+    }
+}
+
+/// What stands behind a call that no connection of its own makes: a script has its caller's user, another module's call
+/// has none, and the server would crash if it were asked for that one's name.
+enum Behind {
+    User,
+    Nobody,
+}
+
+impl Behind {
+    /// Asks by a call that the server refuses before it runs: as the context's user (`C`) if there is one, and then for
+    /// its missing arguments. `None` if the refusal is neither.
+    fn of(ctx: Ctx<'_>) -> Option<Self> {
+        // SAFETY: a live context; the format says that no arguments follow.
+        let reply = api!(RedisModule_Call(ctx.raw(), c"GET".as_ptr(), c"C".as_ptr()))?;
+        let refusal = std::io::Error::last_os_error().kind();
+        if !reply.is_null() {
+            // SAFETY: ours, freed once.
+            let _ = api!(RedisModule_FreeCallReply(reply));
+            return None;
+        }
+        match refusal {
+            ErrorKind::InvalidInput => Some(Self::User),
+            ErrorKind::Unsupported => Some(Self::Nobody),
+            _ => None,
+        }
     }
 }

@@ -8,6 +8,7 @@ mod first_listener;
 mod golden;
 mod harness;
 mod holder;
+mod permissions;
 mod redaction;
 mod hooks;
 mod support;
