@@ -8,9 +8,13 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 PORT ?= 6379
 # For `make test` and `make test-servers`: only tests with this in their name.
 ONLY ?=
+# For `make prove`: how long each part takes, which parts (all), and on which servers.
+SECONDS ?= 60
+PART ?=
+ON ?= redis7 redis8 valkey8 valkey9
 
 .DEFAULT_GOAL := help
-.PHONY: help run build deps test test-servers servers fmt lint clean
+.PHONY: help run build deps test test-servers prove servers fmt lint clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +38,9 @@ test: build ## Run all tests on Redis 7.0 (ONLY=claims for those with this in th
 
 test-servers: build servers ## Run the server tests on Redis 8.2, Valkey 8.1 and Valkey 9.1
 	@scripts/test redis8 valkey8 valkey9 -- $(ONLY)
+
+prove: build servers ## Crash, fail over, fuzz and check histories, each for a minute (SECONDS=600 PART=crash ON=valkey9)
+	@scripts/prove $(SECONDS) $(ON) -- $(PART)
 
 servers: ## Fetch these three servers into .cache/servers, once
 	@scripts/install-deps servers

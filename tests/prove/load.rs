@@ -1,0 +1,301 @@
+//! Many clients that claim, wait, renew, release, steal and repeat, and write down what they were told.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rand::RngExt as _;
+use rand::rngs::StdRng;
+use redis::{Cmd, ConnectionLike, Value};
+
+use crate::call::{Answer, Ask, Attempt, Call, Mode, now_us};
+use crate::run::Run;
+use crate::support::{Conn, bytes, int, items, map};
+
+/// Longer than any wait or stop of a server.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+/// Before a connection is tried again.
+const PAUSE: Duration = Duration::from_millis(2);
+
+static LAST_ATTEMPT: AtomicU32 = AtomicU32::new(0);
+
+/// What the clients do.
+#[derive(Clone)]
+pub struct Settings {
+    pub clients: usize,
+    pub keys: usize,
+    /// Before the number of a key.
+    pub prefix: &'static str,
+    /// TTLs are between these.
+    pub ttl_ms: (u64, u64),
+    /// The longest wait.
+    pub block_ms: u64,
+    /// Of a hundred claims on a held lock, how many steal.
+    pub steals_percent: u32,
+    /// Between two calls of a client, at most.
+    pub think_us: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let minutes = 60_000;
+        Self {
+            clients: 8,
+            keys: 4,
+            prefix: "k",
+            ttl_ms: (10 * minutes, 20 * minutes),
+            block_ms: 100,
+            steals_percent: 5,
+            think_us: 500,
+        }
+    }
+}
+
+impl Settings {
+    /// No deadline passes during a run.
+    pub fn deadlines_are_far(&self) -> bool {
+        self.ttl_ms.0 >= 600_000
+    }
+
+    pub fn key(&self, number: usize) -> String {
+        format!("{}{number}", self.prefix)
+    }
+}
+
+/// Where the server is now; it may move.
+pub type Target = Arc<dyn Fn() -> u16 + Send + Sync>;
+
+/// Clients at work.
+pub struct Load {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<Vec<Call>>>,
+}
+
+impl Load {
+    /// Sets the clients to work; `round` picks their choices.
+    pub fn start(run: &Run, round: u64, settings: &Settings, target: &Target) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let threads = (0..settings.clients)
+            .map(|number| {
+                let mut client = Client {
+                    number,
+                    rng: run.rng(round.wrapping_mul(1_000).wrapping_add(number as u64)),
+                    settings: settings.clone(),
+                    target: target.clone(),
+                    link: None,
+                    mine: BTreeMap::new(),
+                    old: Vec::new(),
+                    calls: Vec::new(),
+                };
+                let stop = stop.clone();
+                std::thread::spawn(move || {
+                    while !stop.load(Relaxed) {
+                        client.step();
+                        let think_us = client.rng.random_range(0..=client.settings.think_us);
+                        std::thread::sleep(Duration::from_micros(think_us));
+                    }
+                    client.calls
+                })
+            })
+            .collect();
+        Self { stop, threads }
+    }
+
+    /// Tells the clients to stop after the call they are in.
+    pub fn tell_to_stop(&self) {
+        self.stop.store(true, Relaxed);
+    }
+
+    /// Stops the clients and returns all that they have seen.
+    #[track_caller]
+    pub fn finish(self) -> Vec<Call> {
+        self.tell_to_stop();
+        let mut calls = Vec::new();
+        for thread in self.threads {
+            calls.extend(thread.join().expect("a client"));
+        }
+        calls.sort_by_key(|call| call.start_us);
+        calls
+    }
+}
+
+struct Client {
+    number: usize,
+    rng: StdRng,
+    settings: Settings,
+    target: Target,
+    link: Option<Conn>,
+    /// What this client thinks it holds, or may hold since the answer was lost.
+    mine: BTreeMap<usize, Attempt>,
+    /// Claims of its past, for late repeats.
+    old: Vec<(usize, Attempt)>,
+    calls: Vec<Call>,
+}
+
+impl Client {
+    fn step(&mut self) {
+        let key = self.rng.random_range(0..self.settings.keys);
+        let ttl_ms = self.rng.random_range(self.settings.ttl_ms.0..=self.settings.ttl_ms.1);
+        let dice = self.rng.random_range(0..100);
+        let ask = match self.mine.get(&key) {
+            Some(&attempt) => match dice {
+                0..45 => Ask::Release { attempt },
+                45..75 => Ask::Renew { attempt, ttl_ms },
+                75..85 => Ask::Claim { attempt, ttl_ms, mode: Mode::Plain },
+                _ => Ask::Look,
+            },
+            None => match (dice, self.old.last()) {
+                (0..4, Some(&(key, attempt))) => return self.call(key, Ask::Release { attempt }),
+                (4..8, Some(&(key, attempt))) => return self.call(key, Ask::Renew { attempt, ttl_ms }),
+                (8..12, _) => Ask::Look,
+                _ => Ask::Claim { attempt: LAST_ATTEMPT.fetch_add(1, Relaxed) + 1, ttl_ms, mode: self.mode() },
+            },
+        };
+        self.call(key, ask);
+    }
+
+    fn mode(&mut self) -> Mode {
+        let dice = self.rng.random_range(0..100);
+        if dice < self.settings.steals_percent {
+            Mode::Steal
+        } else if dice < 70 && self.settings.block_ms > 0 {
+            Mode::Block
+        } else {
+            Mode::Plain
+        }
+    }
+
+    fn call(&mut self, key: usize, ask: Ask) {
+        let Some(mut link) = self.link.take().or_else(|| connect((self.target)())) else {
+            std::thread::sleep(PAUSE);
+            return;
+        };
+        let block_ms = self.rng.random_range(1..=self.settings.block_ms.max(1));
+        let command = command(&self.settings.key(key), &ask, block_ms);
+        let start_us = now_us();
+        let answer = send(&mut link, &command, &ask);
+        let end_us = now_us();
+        // A server that says that it can't, may be another's replica by now.
+        if !matches!(answer, Answer::Lost | Answer::Error(_)) {
+            self.link = Some(link);
+        }
+        match (&ask, &answer) {
+            (Ask::Claim { attempt, .. }, Answer::Granted(_) | Answer::Lost) => {
+                self.mine.insert(key, *attempt);
+            }
+            (Ask::Release { attempt } | Ask::Renew { attempt, .. }, Answer::Zero)
+            | (Ask::Release { attempt }, Answer::One)
+            | (Ask::Claim { attempt, .. }, Answer::Refused) => {
+                if self.mine.get(&key) == Some(attempt) {
+                    self.mine.remove(&key);
+                    self.old.push((key, *attempt));
+                }
+            }
+            _ => {}
+        }
+        self.calls.push(Call { client: self.number, key, ask, start_us, end_us, answer });
+    }
+}
+
+/// A connection, if the server takes one.
+pub fn connect(port: u16) -> Option<Conn> {
+    let conn = Conn::open(port, Conn::resp2()).ok()?;
+    conn.set_read_timeout(Some(READ_TIMEOUT)).ok()?;
+    Some(conn)
+}
+
+fn command(key: &str, ask: &Ask, block_ms: u64) -> Cmd {
+    let mut cmd = Cmd::new();
+    match ask {
+        Ask::Claim { attempt, ttl_ms, mode } => {
+            cmd.arg("PRLOCK.CLAIM").arg(key).arg("PX").arg(*ttl_ms).arg("TOKEN").arg(token(*attempt));
+            cmd.arg("HOLDER").arg(attempt.to_string());
+            match mode {
+                Mode::Plain => {}
+                Mode::Block => _ = cmd.arg("BLOCK").arg(block_ms),
+                Mode::Steal => _ = cmd.arg("STEAL"),
+            }
+        }
+        Ask::Renew { attempt, ttl_ms } => {
+            cmd.arg("PRLOCK.RENEW").arg(key).arg(token(*attempt)).arg("PX").arg(*ttl_ms);
+        }
+        Ask::Release { attempt } => _ = cmd.arg("PRLOCK.RELEASE").arg(key).arg(token(*attempt)),
+        Ask::Look => _ = cmd.arg("PRLOCK.INFO").arg(key),
+    }
+    cmd
+}
+
+fn token(attempt: Attempt) -> String {
+    format!("token-{attempt}")
+}
+
+fn send(link: &mut Conn, command: &Cmd, ask: &Ask) -> Answer {
+    match link.req_command(command) {
+        Ok(Value::ServerError(error)) => Answer::Error(error.code().to_owned()),
+        Ok(value) => answer(ask, &value),
+        Err(error) if error.code().is_some() => Answer::Error(error.to_string()),
+        Err(_) => Answer::Lost,
+    }
+}
+
+/// What a reply says to the one who asked.
+#[track_caller]
+pub fn answer(ask: &Ask, value: &Value) -> Answer {
+    match ask {
+        Ask::Claim { attempt, .. } => match value {
+            Value::Nil => Answer::Refused,
+            grant => {
+                let grant = items(grant);
+                assert_eq!(bytes(&grant[0]), token(*attempt).as_bytes(), "another's token");
+                Answer::Granted(int(&grant[1]).try_into().expect("a fence"))
+            }
+        },
+        Ask::Renew { .. } | Ask::Release { .. } => match int(value) {
+            1 => Answer::One,
+            0 => Answer::Zero,
+            other => panic!("neither 1 nor 0: {other}"),
+        },
+        Ask::Look => Answer::Seen(seen(value)),
+    }
+}
+
+/// What PRLOCK.INFO says, or a row of PRLOCK.LIST.
+#[track_caller]
+pub fn seen(value: &Value) -> Option<(Attempt, u64)> {
+    if *value == Value::Nil {
+        return None;
+    }
+    let lock = map(value);
+    let attempt = String::from_utf8(bytes(&lock["holder"])).expect("an attempt's label");
+    Some((attempt.parse().expect("an attempt's number"), int(&lock["fence"]).try_into().expect("a fence")))
+}
+
+/// A look at every lock, at leisure. Panics if LIST does not say the same as the keyspace.
+#[track_caller]
+pub fn audit(port: u16, settings: &Settings) -> Vec<Call> {
+    let mut conn = Conn::open(port, Conn::resp2()).expect("connect to the server");
+    let mut listed = BTreeMap::new();
+    for row in items(&conn.ok(("PRLOCK.LIST", "MATCH", format!("{}*", settings.prefix)))) {
+        let lock = map(&row);
+        listed.insert(String::from_utf8(bytes(&lock["key"])).expect("a key"), seen(&row));
+    }
+    let mut calls = Vec::new();
+    for key in 0..settings.keys {
+        let name = settings.key(key);
+        let start_us = now_us();
+        let found = seen(&conn.ok(("PRLOCK.INFO", &*name)));
+        let exists = conn.ok(("EXISTS", &*name)) == Value::Int(1);
+        assert_eq!(exists, found.is_some(), "EXISTS and PRLOCK.INFO of {name}");
+        let in_list = listed.remove(&name).flatten();
+        // A lock may have lapsed since the list was made.
+        if found.is_some() {
+            assert_eq!(in_list, found, "LIST and INFO of {name}");
+        }
+        let answer = Answer::Seen(found);
+        calls.push(Call { client: usize::MAX, key, ask: Ask::Look, start_us, end_us: now_us(), answer });
+    }
+    assert!(listed.is_empty(), "LIST has locks that nobody made: {listed:?}");
+    calls
+}
