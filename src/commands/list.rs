@@ -29,7 +29,7 @@ impl Command for List {
             c"O(log N + M) with N the number of locks in the database and M the number walked over: those that start \
                       with the literal head of MATCH, or belong to HOLDER",
         since: c"0.1.0",
-        tips: Some(c"nondeterministic_output\nrequest_policy:all_shards\nresponse_policy:special"),
+        tips: Some(c"nondeterministic_output request_policy:all_shards response_policy:special"),
         key: None,
         args: &[
             Arg::after(c"MATCH", c"pattern", ArgKind::Pattern).optional(),

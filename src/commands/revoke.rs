@@ -23,7 +23,7 @@ impl Command for Revoke {
         summary: c"Frees every lock of one holder in the selected database on this node.",
         complexity: c"O(M log N) with M the number of locks of this holder and N the number of locks in the database",
         since: c"0.1.0",
-        tips: Some(c"request_policy:all_shards\nresponse_policy:agg_sum"),
+        tips: Some(c"request_policy:all_shards response_policy:agg_sum"),
         key: None,
         args: &[Arg::plain(c"holder", ArgKind::String)],
         replies: &["Integer: how many locks were freed."],

@@ -27,7 +27,7 @@ pub struct Spec {
     pub summary: &'static CStr,
     pub complexity: &'static CStr,
     pub since: &'static CStr,
-    /// Hints for cluster clients (`COMMAND INFO`).
+    /// Hints for cluster clients (`COMMAND INFO`), with spaces between.
     pub tips: Option<&'static CStr>,
     /// What it does with the key at 1; `None` for a command without a key.
     pub key: Option<KeyUse>,

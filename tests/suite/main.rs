@@ -3,12 +3,14 @@
 mod announcements;
 mod bytes;
 mod claim;
+mod docs;
 mod errors;
 mod first_listener;
 mod golden;
 mod harness;
 mod holder;
+mod hooks;
 mod permissions;
 mod redaction;
-mod hooks;
 mod support;
+mod trouble;
