@@ -12,5 +12,6 @@ mod holder;
 mod hooks;
 mod permissions;
 mod redaction;
+mod settings;
 mod support;
 mod trouble;

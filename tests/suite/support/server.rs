@@ -247,10 +247,8 @@ impl Server {
             return false;
         };
         match conn.call(("PING",)) {
-            // Loading, or gone again.
-            Err(error) if error.starts_with("LOADING") || !error.starts_with(char::is_uppercase) => {
-                return false;
-            }
+            // Loading, or gone again: no answer of the server's own.
+            Err(error) if error.starts_with("LOADING") || !has_code(&error) => return false,
             _ => {}
         }
         // Someone else's server on this port would answer as well. One that wants a password says nothing here.
@@ -259,7 +257,7 @@ impl Server {
                 let text = String::from_utf8_lossy(&super::bytes(&info)).into_owned();
                 super::info::find(&text, "process_id") == Some(self.pid().to_string())
             }
-            Err(_) => true,
+            Err(error) => has_code(&error),
         }
     }
 
@@ -299,6 +297,12 @@ impl Drop for Server {
             panic!("{complaint}");
         }
     }
+}
+
+/// Whether an error is one that a server sent, and not the connection's: those begin with a code in capitals.
+fn has_code(error: &str) -> bool {
+    let code = error.split(' ').next().unwrap_or_default();
+    !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_uppercase())
 }
 
 impl State {
