@@ -10,6 +10,7 @@ mod golden;
 mod harness;
 mod holder;
 mod hooks;
+mod pages;
 mod permissions;
 mod redaction;
 mod settings;

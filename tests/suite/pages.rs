@@ -1,0 +1,97 @@
+//! The pages tell the truth: every session with redis-cli that they show is carried out, and what comes back is what they
+//! say.
+//!
+//! A block that is marked `redis` is a session. Each of its commands stands behind a prompt, which is redis-cli's own or,
+//! where several clients play together, the client's name; the lines below it are its reply. A command without a reply has
+//! to wait, and `# NAME now gets:` comes before what it gets in the end. A block marked `redis-paste` holds the commands of
+//! the page's sessions once more, ready to be pasted, and one marked `sh` has commands for a shell. `...` in a reply stands
+//! for lines left out. `since=7.2` behind the mark leaves a session out on Redis 7.0.
+
+mod page;
+mod talk;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use crate::support::{Server, server_kind};
+use page::{Block, Kind, Page};
+use talk::Talk;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// README.md, CHANGELOG.md and docs/*.md.
+fn pages() -> Vec<Page> {
+    let docs = std::fs::read_dir(root().join("docs")).into_iter().flatten();
+    let mut paths: Vec<PathBuf> = docs.map(|entry| entry.expect("read the folder docs").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    paths.sort();
+    paths.splice(0..0, ["README.md", "CHANGELOG.md"].map(|name| root().join(name)));
+    paths.iter().map(|path| Page::read(path)).collect()
+}
+
+fn is_for_this_server(block: &Block) -> bool {
+    !block.needs_7_2 || server_kind().at_least_7_2()
+}
+
+/// Every session, in its page's order, one server for each page.
+#[test]
+fn sessions_go_as_the_pages_say() {
+    let mut commands = 0;
+    for page in pages() {
+        let server = Server::start();
+        let mut talk = Talk::with(&server);
+        for block in page.blocks_of(Kind::Session).filter(|block| is_for_this_server(block)) {
+            commands += talk.hold(&page, block);
+        }
+    }
+    assert!(commands > 0, "no session was found");
+}
+
+/// What can be pasted is what the sessions of the page show, in the same order.
+#[test]
+fn what_is_pasted_is_what_is_shown() {
+    for page in pages() {
+        let pasted: Vec<&str> = page.blocks_of(Kind::Paste).flat_map(|block| block.lines()).collect();
+        if pasted.is_empty() {
+            continue;
+        }
+        let shown: Vec<String> = page.blocks_of(Kind::Session).flat_map(page::commands).collect();
+        assert_eq!(pasted, shown, "{}", page.name);
+    }
+}
+
+/// Lines for a shell: redis-cli is run against a server, and make knows its targets.
+#[test]
+fn lines_for_a_shell_work() {
+    let makefile = std::fs::read_to_string(root().join("Makefile")).expect("read the Makefile");
+    let server = Server::start();
+    for page in pages() {
+        for line in page.blocks_of(Kind::Shell).flat_map(|block| block.lines()) {
+            let line = line.split("  #").next().unwrap_or(line).trim();
+            if let Some(arguments) = line.strip_prefix("redis-cli ") {
+                talk::run_redis_cli(&server, arguments);
+            } else if let Some(target) = line.strip_prefix("make ") {
+                let target = target.split_whitespace().next().unwrap_or_default();
+                assert!(makefile.contains(&format!("\n{target}:")), "{}: no `make {target}`", page.name);
+            }
+        }
+    }
+}
+
+/// Every link to a file of the project leads to one.
+#[test]
+fn links_lead_somewhere() {
+    let mut broken = BTreeSet::new();
+    for page in pages() {
+        let folder = page.path.parent().expect("a page lies in a folder");
+        for link in page.links() {
+            let file = link.split('#').next().unwrap_or_default();
+            if !file.is_empty() && !folder.join(file).exists() {
+                broken.insert(format!("{}: {link}", page.name));
+            }
+        }
+    }
+    assert_eq!(broken, BTreeSet::new());
+}
