@@ -3,6 +3,7 @@
 mod announcements;
 mod bytes;
 mod claim;
+mod clock;
 mod docs;
 mod errors;
 mod first_listener;

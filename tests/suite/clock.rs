@@ -1,0 +1,87 @@
+//! A wall clock that jumps. CASES 18.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::LazyLock;
+
+use crate::support::{Conn, PATIENCE, Server, cmd, int, items, map, wait_until};
+
+/// `clock.c`, compiled by the C compiler that building the module needs anyway.
+static CLOCK: LazyLock<PathBuf> = LazyLock::new(|| {
+    let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/suite/clock.c");
+    // Its own name for each process: test programs may run side by side.
+    let library = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("libclock-{}.so", std::process::id()));
+    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O2", "-o"]).arg(&library).arg(source).status();
+    assert!(compiled.expect("run cc").success(), "cc has failed");
+    library
+});
+
+/// A server whose wall clock can be set.
+fn server() -> Server {
+    Server::builder().env("LD_PRELOAD", &CLOCK.display().to_string()).start()
+}
+
+/// Sets the clock so many seconds off the true time, and waits until the server goes by it.
+fn jump(server: &Server, conn: &mut Conn, offset_s: i64) {
+    let file = server.folder().join("clock");
+    std::fs::write(file.with_extension("new"), offset_s.to_string()).expect("write the offset");
+    std::fs::rename(file.with_extension("new"), file).expect("set the offset");
+    let true_ms = || std::time::UNIX_EPOCH.elapsed().expect("a clock").as_millis() as i64;
+    wait_until("the server's clock", PATIENCE, || {
+        ((conn.time_ms() - true_ms() - offset_s * 1_000).abs() < 2_000).then_some(())
+    });
+}
+
+/// An hour ahead: locks lapse, RENEW gives 0, the next fence is greater, waiters are served.
+#[test]
+fn an_hour_ahead() {
+    let server = server();
+    let mut conn = server.conn();
+    let first = conn.granted("PRLOCK.CLAIM k PX 600000 TOKEN t HOLDER h").fence;
+    conn.granted("PRLOCK.CLAIM long PX 86400000 TOKEN t HOLDER h");
+    let mut waiter = server.waiter(cmd("PRLOCK.CLAIM k PX 600000 TOKEN w BLOCK 0"));
+    jump(&server, &mut conn, 3_600);
+    let granted = crate::support::grant(&waiter.reply(PATIENCE).expect("a reply")).expect("a grant");
+    assert!(granted.fence > first);
+    assert_eq!(conn.int("PRLOCK.RENEW k t PX 1000"), 0);
+    assert!(conn.lock_number("long", "held-ms") >= 3_590_000);
+    assert_eq!(conn.int("PRLOCK.RENEW long t PX 60000"), 1);
+    assert!((1..=60_000).contains(&conn.lock_number("long", "ttl-ms")));
+    let last = conn.granted("PRLOCK.CLAIM other PX 60000").fence;
+    assert!(last > granted.fence);
+}
+
+/// An hour back: no negative age anywhere, fences rise all the same, and waits still end in time.
+#[test]
+fn an_hour_back() {
+    let server = server();
+    let mut conn = server.conn();
+    let first = conn.granted("PRLOCK.CLAIM k PX 60000 TOKEN t HOLDER h").fence;
+    let mut waiter = server.waiter(cmd("PRLOCK.CLAIM k PX 60000 BLOCK 300"));
+    jump(&server, &mut conn, -3_600);
+    for lock in [conn.ok(("PRLOCK.INFO", "k")), items(&conn.ok(("PRLOCK.LIST",)))[0].clone()] {
+        let lock = map(&lock);
+        for age in ["held-ms", "idle-ms"] {
+            assert_eq!(int(&lock[age]), 0, "{age}");
+        }
+        assert!(int(&lock["ttl-ms"]) > 0);
+    }
+    assert_eq!(waiter.reply(PATIENCE), Ok(redis::Value::Nil), "the time is up");
+    assert_eq!(conn.int("PRLOCK.RENEW k t PX 60000"), 1);
+    assert!((1..=60_000).contains(&conn.int("PTTL k")), "by the clock as it is now");
+    assert!((0..60_000).contains(&conn.lock_number("k", "idle-ms")));
+    let mut last = first;
+    for round in 0..3 {
+        let fence = conn.granted(&format!("PRLOCK.CLAIM k PX 60000 TOKEN t{round} STEAL")).fence;
+        assert!(fence > last);
+        last = fence;
+    }
+    // A release hands on as ever.
+    let mut waiter = server.waiter(cmd("PRLOCK.CLAIM k PX 60000 BLOCK 0"));
+    assert_eq!(conn.int("PRLOCK.RELEASE k t2"), 1);
+    assert!(crate::support::grant(&waiter.reply(PATIENCE).expect("a reply")).is_some());
+    // And a deadline that passes by the new clock wakes the next one.
+    conn.granted("PRLOCK.CLAIM short PX 50 TOKEN t");
+    let mut waiter = server.waiter(cmd("PRLOCK.CLAIM short PX 60000 BLOCK 0"));
+    assert!(crate::support::grant(&waiter.reply(PATIENCE).expect("a reply")).is_some());
+}
