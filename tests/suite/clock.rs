@@ -1,20 +1,11 @@
 //! A wall clock that jumps. CASES 18.
 
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::LazyLock;
 
-use crate::support::{Conn, PATIENCE, Server, cmd, int, items, map, wait_until};
+use crate::support::{Conn, PATIENCE, Server, cmd, compile_c, int, items, map, wait_until};
 
-/// `clock.c`, compiled by the C compiler that building the module needs anyway.
-static CLOCK: LazyLock<PathBuf> = LazyLock::new(|| {
-    let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/suite/clock.c");
-    // Its own name for each process: test programs may run side by side.
-    let library = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("libclock-{}.so", std::process::id()));
-    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O2", "-o"]).arg(&library).arg(source).status();
-    assert!(compiled.expect("run cc").success(), "cc has failed");
-    library
-});
+static CLOCK: LazyLock<PathBuf> = LazyLock::new(|| compile_c("clock.c"));
 
 /// A server whose wall clock can be set.
 fn server() -> Server {

@@ -11,6 +11,7 @@ mod golden;
 mod harness;
 mod holder;
 mod hooks;
+mod other_module;
 mod pages;
 mod permissions;
 mod redaction;

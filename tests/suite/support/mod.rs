@@ -8,6 +8,7 @@
 
 mod builder;
 mod census;
+mod compile;
 mod conn;
 mod folder;
 mod info;
@@ -27,6 +28,7 @@ mod waiter;
 
 pub use builder::{Builder, StartFailure, module_path};
 pub use census::{LOCK_TYPE, lock_info};
+pub use compile::compile_c;
 pub use conn::Conn;
 pub use info::find as find_info;
 pub use kind::{ServerKind, server_kind};

@@ -1,0 +1,42 @@
+/* Another module: `caller.run command argument...` runs a command through the module API, as nobody's user and without a
+ * connection behind it; `!` lets what it replicates through. The functions are asked for by name, so that no header of
+ * the server is needed. */
+#include <stddef.h>
+
+typedef struct RedisModuleCtx RedisModuleCtx;
+typedef struct RedisModuleString RedisModuleString;
+typedef struct RedisModuleCallReply RedisModuleCallReply;
+typedef int (*Command)(RedisModuleCtx *, RedisModuleString **, int);
+
+static int (*CreateCommand)(RedisModuleCtx *, const char *, Command, const char *, int, int, int);
+static int (*SetModuleAttribs)(RedisModuleCtx *, const char *, int, int);
+static const char *(*StringPtrLen)(const RedisModuleString *, size_t *);
+static RedisModuleCallReply *(*Call)(RedisModuleCtx *, const char *, const char *, ...);
+static int (*ReplyWithCallReply)(RedisModuleCtx *, RedisModuleCallReply *);
+static int (*ReplyWithError)(RedisModuleCtx *, const char *);
+static void (*FreeCallReply)(RedisModuleCallReply *);
+
+static int run(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
+    if (argc < 2) return ReplyWithError(ctx, "ERR which command?");
+    RedisModuleCallReply *reply = Call(ctx, StringPtrLen(argv[1], NULL), "!v", argv + 2, (size_t)(argc - 2));
+    if (!reply) return ReplyWithError(ctx, "ERR no reply");
+    ReplyWithCallReply(ctx, reply);
+    FreeCallReply(reply);
+    return 0;
+}
+
+int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
+    /* The first field of a context gives the functions of the API. */
+    int (*get_api)(const char *, void *) = (int (*)(const char *, void *))((void **)ctx)[0];
+    (void)argv;
+    (void)argc;
+    get_api("RedisModule_CreateCommand", (void *)&CreateCommand);
+    get_api("RedisModule_SetModuleAttribs", (void *)&SetModuleAttribs);
+    get_api("RedisModule_StringPtrLen", (void *)&StringPtrLen);
+    get_api("RedisModule_Call", (void *)&Call);
+    get_api("RedisModule_ReplyWithCallReply", (void *)&ReplyWithCallReply);
+    get_api("RedisModule_ReplyWithError", (void *)&ReplyWithError);
+    get_api("RedisModule_FreeCallReply", (void *)&FreeCallReply);
+    SetModuleAttribs(ctx, "caller", 1, 1);
+    return CreateCommand(ctx, "caller.run", run, "write", 0, 0, 0);
+}

@@ -1,0 +1,69 @@
+//! Commands called by another module: nobody's connection, and nobody's user. CASES 36.
+
+use crate::support::{Conn, Server, Value, cmd, compile_c, grant, int, items};
+
+fn server() -> Server {
+    let server = Server::start();
+    let library = compile_c("caller.c");
+    server.conn().ok(("MODULE", "LOAD", library.display().to_string()));
+    // The server has it in memory now.
+    std::fs::remove_file(library).expect("remove the library");
+    server
+}
+
+/// Every command works, without a crash, a wait or a leak of one reply into another.
+#[test]
+fn every_command_works_from_another_module() {
+    let server = server();
+    for db in [0, 3] {
+        let mut conn = server.conn_with(Conn::resp2().set_db(db));
+        let fence = grant(&conn.ok(cmd("caller.run PRLOCK.CLAIM k PX 60000 TOKEN t HOLDER h"))).expect("a grant").fence;
+        assert_eq!(conn.ok(cmd("caller.run PRLOCK.CLAIM k PX 60000 TOKEN u")), Value::Nil);
+        assert_eq!(conn.lock_number("k", "fence"), fence);
+        assert_eq!(int(&conn.ok(cmd("caller.run PRLOCK.RENEW k t PX 60000"))), 1);
+        assert_eq!(items(&conn.ok(cmd("caller.run PRLOCK.INFO k"))).len(), 18);
+        assert_eq!(items(&conn.ok(cmd("caller.run PRLOCK.LIST"))).len(), 1);
+        assert_eq!(int(&conn.ok(cmd("caller.run PRLOCK.RELEASE k t"))), 1);
+        conn.granted("PRLOCK.CLAIM k PX 60000 TOKEN t HOLDER h");
+        assert_eq!(int(&conn.ok(cmd("caller.run PRLOCK.REVOKE h"))), 1);
+        assert_eq!(conn.int("DBSIZE"), 0);
+        // In a script of a user, the module is still nobody.
+        conn.granted("PRLOCK.CLAIM k PX 60000 TOKEN t HOLDER h");
+        let script =
+            "return {#redis.call('caller.run', 'PRLOCK.LIST'), redis.call('caller.run', 'PRLOCK.REVOKE', 'h')}";
+        assert_eq!(conn.ok(("EVAL", script, 0)), Value::Array(vec![Value::Int(1), Value::Int(1)]));
+        assert_eq!(
+            conn.err(cmd("caller.run PRLOCK.CLAIM k PX 0")),
+            "ERR invalid expire time in 'prlock.claim' command"
+        );
+        assert!(conn.call(cmd("caller.run PRLOCK.APPLY k x")).is_err());
+    }
+}
+
+/// A claim that would wait answers at once: the module expects no wait.
+#[test]
+fn a_claim_from_another_module_does_not_wait() {
+    let server = server();
+    let mut conn = server.conn();
+    conn.granted("PRLOCK.CLAIM k PX 60000 TOKEN t");
+    assert_eq!(conn.ok(cmd("caller.run PRLOCK.CLAIM k PX 60000 BLOCK 0")), Value::Nil);
+    conn.ok(("MULTI",));
+    conn.ok(cmd("caller.run PRLOCK.CLAIM k PX 60000 BLOCK 0"));
+    assert_eq!(conn.ok(("EXEC",)), Value::Array(vec![Value::Nil]));
+    assert_eq!(server.blocked_clients(), 0);
+    assert_eq!(conn.lock_number("k", "waiters"), 0);
+}
+
+/// What another module's call changes is replicated as any change is. A linger has no connection to hang on.
+#[test]
+fn changes_from_another_module_are_replicated() {
+    let server = server();
+    let mut witness = server.witness();
+    let mut conn = server.conn();
+    conn.ok(cmd("caller.run PRLOCK.CLAIM k PX 60000 TOKEN t LINGER 0"));
+    assert_eq!(witness.seen().0, ["PRLOCK.APPLY k"]);
+    conn.ok(cmd("caller.run PRLOCK.RELEASE k t"));
+    assert_eq!(witness.seen().0, ["DEL k"]);
+    conn.ok(cmd("caller.run PRLOCK.RELEASE k t"));
+    witness.assert_nothing("a refusal");
+}
