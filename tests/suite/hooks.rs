@@ -683,7 +683,7 @@ fn the_counters_tell_deletions_from_expiries_and_renames() {
     for db in [0, 3] {
         let mut conn = server.conn();
         conn.select(db);
-        let mut expect = |conn: &mut Conn, what: &str, deleted: i64, expired: i64, does: &dyn Fn(&mut Conn)| {
+        let expect = |conn: &mut Conn, what: &str, deleted: i64, expired: i64, does: &dyn Fn(&mut Conn)| {
             let before = (conn.gauge("deleted"), conn.gauge("expired"));
             does(conn);
             let after = (conn.gauge("deleted"), conn.gauge("expired"));

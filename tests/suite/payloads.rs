@@ -1,0 +1,202 @@
+//! RESTORE of whatever somebody sends: broken, cut, changed, from elsewhere, from the future. An error or a lock, and never
+//! a crash.
+
+use rand::RngExt;
+
+use crate::support::{Conn, Dumper, Server, Stored, Value, bytes, int, lock_info, seeded_rng};
+
+const DAY_US: u64 = 86_400_000_000;
+
+fn restore(conn: &mut Conn, payload: &[u8]) -> Result<Value, String> {
+    conn.call(("RESTORE", "k", 60_000, payload, "REPLACE"))
+}
+
+#[track_caller]
+fn assert_refused(conn: &mut Conn, payload: &[u8], what: &str) {
+    match restore(conn, payload) {
+        Err(error) => assert!(error.starts_with("ERR Bad data format"), "{what}: {error}"),
+        Ok(_) => panic!("{what}: restored"),
+    }
+    assert_eq!(conn.ok(("EXISTS", "k")), Value::Int(0), "{what}");
+}
+
+fn now_us(conn: &mut Conn) -> u64 {
+    conn.time_ms() as u64 * 1_000
+}
+
+#[test]
+fn a_payload_made_by_hand_is_a_lock() {
+    let server = Server::start();
+    for db in [0, 3] {
+        let mut conn = server.conn();
+        conn.select(db);
+        let dumper = Dumper::new(&mut conn);
+        let fence = now_us(&mut conn);
+        let payload = dumper.sealed(&dumper.object(0, &Stored::new(fence).bytes()));
+        restore(&mut conn, &payload).expect("a good payload");
+        let info = lock_info(&mut conn, "k").expect("a lock");
+        assert_eq!(int(&info["fence"]), fence as i64);
+        assert_eq!(int(&info["renewals"]), 3);
+        assert_eq!(bytes(&info["holder"]), b"h");
+        assert_eq!(conn.list(), ["k"]);
+        assert_eq!(int(&conn.ok(("PRLOCK.RENEW", "k", "token", "PX", 60_000))), 1);
+        assert!(conn.claim("other") as u64 > fence);
+        conn.ok(("FLUSHDB",));
+    }
+}
+
+#[test]
+fn a_payload_cut_anywhere_is_refused() {
+    let server = Server::start();
+    let mut conn = server.conn();
+    let dumper = Dumper::new(&mut conn);
+    let whole = dumper.object(0, &Stored::new(7).bytes());
+    let value = Stored::new(7).bytes();
+    // Cut two bytes from its end it is whole again: the footer's first byte is the holder's last, the second ends it.
+    for cut in (0..whole.len()).filter(|cut| *cut != whole.len() - 2) {
+        assert_refused(&mut conn, &dumper.sealed(&whole[..cut]), &format!("object cut at {cut}"));
+    }
+    for cut in 0..value.len() {
+        // Here the server's own frame is whole.
+        assert_refused(&mut conn, &dumper.sealed(&dumper.object(0, &value[..cut])), &format!("value cut at {cut}"));
+    }
+    for cut in 0..dumper.sealed(&whole).len() {
+        assert!(restore(&mut conn, &dumper.sealed(&whole)[..cut]).is_err());
+    }
+    let longer = [&value[..], b"x"].concat();
+    assert_refused(&mut conn, &dumper.sealed(&dumper.object(0, &longer)), "a byte too many");
+    let long = vec![b'x'; 16_000];
+    assert_refused(&mut conn, &dumper.sealed(&dumper.object(0, &long)), "16,000 bytes");
+    assert_eq!(conn.gauge("held"), 0);
+    server.assert_locks_agree();
+}
+
+#[test]
+fn parts_out_of_range_are_refused() {
+    let server = Server::start();
+    let mut conn = server.conn();
+    let dumper = Dumper::new(&mut conn);
+    let good = || Stored::new(7);
+    let bad = [
+        ("version 0", Stored { version: 0, ..good() }),
+        ("a later version", Stored { version: 2, ..good() }),
+        ("an unknown change", Stored { change: 200, ..good() }),
+        ("fence 0", Stored { fence: 0, ..good() }),
+        ("fence 2^53", Stored { fence: 1 << 53, ..good() }),
+        ("the greatest fence", Stored { fence: u64::MAX, ..good() }),
+        ("claimed before 1970", Stored { claimed_at_ms: -1, ..good() }),
+        ("renewed before 1970", Stored { renewed_at_ms: i64::MIN, ..good() }),
+        ("negative linger", Stored { linger_ms: -2, ..good() }),
+        ("negative deadline", Stored { expires_at_ms: -2, ..good() }),
+        ("no token", Stored { token: Vec::new(), ..good() }),
+        ("a long token", Stored { token: vec![b't'; 513], ..good() }),
+        ("a long holder", Stored { holder: vec![b'h'; 513], ..good() }),
+    ];
+    for (what, stored) in bad {
+        assert_refused(&mut conn, &dumper.sealed(&dumper.object(0, &stored.bytes())), what);
+    }
+    for encoding in [1, 2, 1_023] {
+        assert_refused(&mut conn, &dumper.sealed(&dumper.object(encoding, &good().bytes())), "an unknown encoding");
+    }
+    let extreme = Stored {
+        claimed_at_ms: i64::MAX,
+        renewed_at_ms: i64::MAX,
+        renewals: u32::MAX,
+        linger_ms: i64::MAX,
+        token: vec![0xff; 512],
+        holder: vec![0; 512],
+        ..good()
+    };
+    restore(&mut conn, &dumper.sealed(&dumper.object(0, &extreme.bytes()))).expect("the greatest of everything");
+    let info = lock_info(&mut conn, "k").expect("a lock");
+    assert_eq!((int(&info["held-ms"]), int(&info["idle-ms"])), (0, 0), "ages are never negative");
+    assert_eq!(int(&conn.ok(("PRLOCK.RENEW", "k", vec![0xffu8; 512], "PX", 1_000))), 1);
+}
+
+/// No RESTORE can push the fences away.
+#[test]
+fn a_fence_more_than_a_day_ahead_is_refused() {
+    let server = Server::start();
+    for db in [0, 3] {
+        let mut conn = server.conn();
+        conn.select(db);
+        let dumper = Dumper::new(&mut conn);
+        let last = conn.gauge("last_fence");
+        let now = now_us(&mut conn);
+        for fence in [now + DAY_US + 60_000_000, (1 << 53) - 1] {
+            let payload = dumper.sealed(&dumper.object(0, &Stored::new(fence).bytes()));
+            assert_refused(&mut conn, &payload, &format!("fence {fence}"));
+        }
+        assert_eq!(conn.gauge("last_fence"), last);
+        let ahead = now + DAY_US / 2 + db as u64;
+        restore(&mut conn, &dumper.sealed(&dumper.object(0, &Stored::new(ahead).bytes()))).expect("half a day ahead");
+        assert!(conn.claim("other") as u64 > ahead);
+        conn.ok(("FLUSHDB",));
+    }
+}
+
+#[test]
+fn payloads_of_other_types_are_no_locks() {
+    let server = Server::start();
+    let mut conn = server.conn();
+    let dumper = Dumper::new(&mut conn);
+    conn.ok(("SET", "string", "x"));
+    conn.ok(("RPUSH", "list", "x"));
+    for key in ["string", "list"] {
+        let payload = bytes(&conn.ok(("DUMP", key)));
+        restore(&mut conn, &payload).expect("a payload of the server's own");
+        assert_eq!(conn.list(), Vec::<String>::new());
+    }
+    conn.ok(("DEL", "k"));
+    // Another module's type: the first character of its name differs.
+    let mut foreign = dumper.object(0, &Stored::new(7).bytes());
+    foreign[2] ^= 0x10;
+    assert!(restore(&mut conn, &dumper.sealed(&foreign)).is_err());
+    // A good checksum over nothing, and no checksum at all.
+    assert!(restore(&mut conn, &dumper.sealed(&[])).is_err());
+    assert!(restore(&mut conn, b"").is_err());
+    assert_eq!(conn.gauge("held"), 0);
+}
+
+/// PITFALLS 19: no bytes may end the server.
+#[test]
+fn thousands_of_changed_payloads_give_an_error_or_a_lock() {
+    let server = Server::start();
+    let mut rng = seeded_rng();
+    let mut conn = server.conn();
+    let dumper = Dumper::new(&mut conn);
+    let now = now_us(&mut conn);
+    conn.ok(("PRLOCK.CLAIM", "k", "PX", 60_000, "TOKEN", vec![b'a'; 300], "HOLDER", "h"));
+    let compressed = Dumper::unsealed(&bytes(&conn.ok(("DUMP", "k")))).to_vec();
+    let mut restored = 0;
+    for round in 0..6_000 {
+        let mut object = if round % 3 == 0 {
+            compressed.clone()
+        } else {
+            let linger_ms = if rng.random() { -1 } else { 5 };
+            dumper.object(0, &Stored { linger_ms, ..Stored::new(now) }.bytes())
+        };
+        // The first byte says which type the rest is: other types' decoders are the server's own matter.
+        for _ in 0..rng.random_range(1..4) {
+            let at = rng.random_range(1..object.len());
+            match rng.random_range(0..5) {
+                0 => object[at] ^= 1 << rng.random_range(0..8),
+                1 => object[at] = rng.random(),
+                2 => drop(object.remove(at)),
+                3 => object.insert(at, rng.random()),
+                _ => object.truncate(at.max(12)),
+            }
+        }
+        if restore(&mut conn, &dumper.sealed(&object)).is_ok() {
+            restored += 1;
+            assert!(lock_info(&mut conn, "k").is_some());
+            assert_eq!(conn.list(), ["k"]);
+            conn.ok(("MEMORY", "USAGE", "k"));
+            conn.ok(("DUMP", "k"));
+        }
+    }
+    assert!(restored > 100, "{restored} were restored: the changes reach no decoder");
+    server.assert_locks_agree();
+    conn.ok(("FLUSHALL",));
+    assert_eq!(conn.gauge("held"), 0);
+}
