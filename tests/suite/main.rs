@@ -8,6 +8,7 @@ mod docs;
 mod effects;
 mod errors;
 mod first_listener;
+mod fuzz_args;
 mod golden;
 mod harness;
 mod holder;
