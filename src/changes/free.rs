@@ -78,14 +78,12 @@ pub fn string(ctx: Ctx<'_>, mut key: Key<'_>) {
     }
 }
 
-/// Cuts a lock's deadline to at most `linger_ms` from now, since its holder's connection is closed.
-pub fn linger(ctx: Ctx<'_>, mut key: Key<'_>, held: &Lock, linger_ms: i64) {
-    let now_ms = clock::wall().ms();
-    if linger_ms == 0 {
+/// Cuts a lock's deadline to at most `cut_at_ms`, Unix time in ms, since its holder's connection is closed.
+pub fn linger(ctx: Ctx<'_>, mut key: Key<'_>, held: &Lock, cut_at_ms: i64) {
+    if cut_at_ms <= clock::wall().ms() {
         lock(ctx, key, held, Cause::Linger);
         return;
     }
-    let cut_at_ms = now_ms.saturating_add(linger_ms);
     if key.expires_at_ms().is_some_and(|at_ms| at_ms <= cut_at_ms) {
         return;
     }

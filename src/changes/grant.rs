@@ -95,13 +95,13 @@ fn store(
         }
         debug_assert!(!Registry::is_registered(lock));
         state.registry.add(db, lock);
-        if lock.linger_ms().is_some() {
-            state.bindings.bind(client_id, db, lock);
-        }
         if !state.waiting.is_empty() {
             state.waiting.set_wake(db, name.bytes(), Some(expires_at_ms.saturating_add(1)));
         }
     });
+    if lock.linger_ms().is_some() {
+        super::bind(ctx, client_id, lock);
+    }
     super::wake::arm();
     super::announce(ctx, name, lock, change, Some(expires_at_ms));
     Ok(())

@@ -19,6 +19,7 @@ use crate::locks::Bytes;
 use crate::locks::codec::{self, Change};
 use crate::locks::lock::Lock;
 use crate::server::ctx::Ctx;
+use crate::server::main_thread::state;
 use crate::server::string::Str;
 
 /// Tells everyone of a lock's new state: replicas and AOF, WATCH and tracking, subscribers. The key is closed before.
@@ -33,6 +34,19 @@ fn announce(ctx: Ctx<'_>, key: Str<'_>, lock: &Lock, change: Change, expires_at_
     if let Some(event) = event(change) {
         ctx.notify(event, key);
     }
+}
+
+/// Binds a lock that lingers to the connection that claimed or renewed it; to nobody, if that is not a connection: a script
+/// or another module.
+fn bind(ctx: Ctx<'_>, client_id: u64, lock: &Lock) {
+    let (db, is_connected) = (ctx.db(), ctx.is_connected(client_id));
+    state(|state| {
+        if is_connected {
+            state.bindings.bind(client_id, db, lock);
+        } else {
+            state.bindings.unbind(lock.fence());
+        }
+    });
 }
 
 /// The keyspace event of the module class for a change.

@@ -1,13 +1,16 @@
 //! What the module does by itself: the one place from which writes start that no command asked for.
 
+use std::collections::VecDeque;
+
 use super::{free, wake};
+use crate::locks::lock::Lock;
 use crate::locks::state::Job;
 use crate::server::clock;
 use crate::server::ctx::Ctx;
 use crate::server::key::{Key, Kind};
 use crate::server::main_thread::state;
 use crate::server::string::OwnedStr;
-use crate::server::timer;
+use crate::server::{events, timer};
 
 /// Steps of one kind in one tick; the rest comes in the next, so that commands get their turn.
 const STEPS_MAX: usize = 1_000;
@@ -18,59 +21,89 @@ const PATROL_KEYS: usize = 64;
 
 /// Called by the timer.
 pub fn tick(ctx: Ctx<'_>) {
-    let is_due = state(|state| {
+    let (is_due, is_idle) = state(|state| {
         state.waiting.mark_lapsed(clock::wall().ms(), STEPS_MAX);
-        state.waiting.has_dirty() || !state.jobs.is_empty()
+        let is_due = state.waiting.has_dirty() || !state.jobs.is_empty();
+        (is_due, !is_due && state.waiting.is_empty() && state.ended.is_empty())
     });
+    if is_idle {
+        events::watch_turns(false);
+        return;
+    }
     if ctx.may_write() {
         do_jobs(ctx);
         serve_dirty(ctx);
         patrol(ctx);
     } else if is_due {
         // Kept for later, except on a replica, where nobody waits any more and the primary keeps the locks.
-        if ctx.flags().is_primary() {
+        if ctx.flags().is_writable() {
             end_waits();
             timer::arm(PAUSED_MS);
             return;
         }
-        state(|state| state.jobs.clear());
+        state(|state| state.jobs = VecDeque::new());
     }
     end_waits();
     wake::arm();
-    if state(|state| !state.jobs.is_empty()) {
+    let has_jobs = state(|state| {
+        if state.jobs.is_empty() {
+            // The memory of many goes with them.
+            state.jobs = VecDeque::new();
+        }
+        !state.jobs.is_empty()
+    });
+    if has_jobs {
         timer::arm(0);
+    }
+}
+
+/// Called at the end of a command that has changed keys that somebody waits for.
+pub fn after_command(ctx: Ctx<'_>) {
+    if ctx.may_write() {
+        serve_dirty(ctx);
     }
 }
 
 fn do_jobs(ctx: Ctx<'_>) {
     for _ in 0..STEPS_MAX {
-        match state(|state| state.jobs.pop()) {
+        match state(|state| state.jobs.pop_front()) {
             None => return,
-            Some(Job::TakeBack { db, lock }) => with_lock(ctx, db, lock.key(), |ctx, key, found| {
-                // Claimed again meanwhile, it is another lock in memory; renewed, somebody knows of it.
-                if found.is(&lock) && found.renewals() == lock.renewals() {
-                    free::lock(ctx, key, &lock, free::Cause::TakeBack);
-                }
-            }),
-            Some(Job::Linger(binding)) => {
-                // Renewed or claimed by another connection meanwhile, it lives on with that one.
-                if state(|state| state.bindings.client_of(binding.lock.fence()).is_some()) {
-                    continue;
-                }
-                super::find::settle_if_lost(ctx, &binding.lock);
-                with_lock(ctx, binding.db, binding.lock.key(), |ctx, key, found| {
-                    if let (true, Some(linger_ms)) = (found.fence() == binding.lock.fence(), found.linger_ms()) {
-                        state(|state| state.stats.lingered = state.stats.lingered.saturating_add(1));
-                        free::linger(ctx, key, &found, linger_ms);
-                    }
-                });
-            }
+            Some(Job::TakeBack { db, lock, renewals }) => take_back(ctx, db, &lock, renewals),
+            Some(Job::Linger { fence, client_id, closed_at_ms }) => linger(ctx, fence, client_id, closed_at_ms),
         }
     }
 }
 
+/// Frees a lock whose grant nobody has heard of.
+fn take_back(ctx: Ctx<'_>, db: i32, lock: &Lock, renewals: u32) {
+    with_lock(ctx, db, lock.key(), |ctx, key, found| {
+        // Claimed again meanwhile, it is another lock in memory; renewed, somebody knows of it.
+        if found.is(lock) && found.renewals() == renewals {
+            free::lock(ctx, key, lock, free::Cause::TakeBack);
+        }
+    });
+}
+
+/// Sees to a lock whose connection is closed.
+fn linger(ctx: Ctx<'_>, fence: u64, client_id: u64, closed_at_ms: i64) {
+    // Renewed or claimed by another connection meanwhile, it lives on with that one.
+    let bound =
+        || state(|state| state.bindings.get(fence, client_id).map(|binding| (binding.db, binding.lock.clone())));
+    let Some((_, lock)) = bound() else { return };
+    super::find::settle_if_lost(ctx, &lock);
+    // Found under another name, it is bound under that.
+    let Some((db, lock)) = bound() else { return };
+    state(|state| state.bindings.unbind(fence));
+    with_lock(ctx, db, lock.key(), |ctx, key, found| {
+        if let (true, Some(linger_ms)) = (found.fence() == fence, found.linger_ms()) {
+            state(|state| state.stats.lingered = state.stats.lingered.saturating_add(1));
+            free::linger(ctx, key, &found, closed_at_ms.saturating_add(linger_ms));
+        }
+    });
+}
+
 /// Runs `f` on the lock under a key of a database, if there is one.
-fn with_lock<'c>(ctx: Ctx<'c>, db: i32, key: &[u8], f: impl FnOnce(Ctx<'c>, Key<'_>, crate::locks::lock::Lock)) {
+fn with_lock<'c>(ctx: Ctx<'c>, db: i32, key: &[u8], f: impl FnOnce(Ctx<'c>, Key<'_>, Lock)) {
     if !ctx.select(db) {
         return;
     }

@@ -1,13 +1,14 @@
 //! Waiting, and the end of it: every grant to a client that waited is made here.
 
 use std::ffi::CStr;
+use std::rc::Rc;
 
 use super::grant::{self, Cause};
 use crate::commands::error::CommandError;
 use crate::locks::Bytes;
-use crate::locks::lock::Lock;
+use crate::locks::outcome::{Granted, Outcome};
 use crate::locks::queue::{WaiterId, Wish};
-use crate::server::blocking::{self, Outcome};
+use crate::server::blocking;
 use crate::server::clock;
 use crate::server::ctx::Ctx;
 use crate::server::key::{Key, Kind};
@@ -36,7 +37,8 @@ pub fn wait(
 ) -> Result<(), CommandError> {
     let Some(handle) = blocking::block(ctx) else { return Err(CommandError::CannotWait) };
     let db = ctx.db();
-    let until_ms = (block_ms > 0).then(|| clock::monotonic_ms().saturating_add(block_ms));
+    // The clock's ms are cut off, not rounded: one more, so that no wait ends early.
+    let until_ms = (block_ms > 0).then(|| clock::monotonic_ms().saturating_add(block_ms).saturating_add(1));
     state(|state| {
         state.waiting.join(db, key, wish, handle, until_ms);
         state.waiting.set_wake(db, key, lapses_at_ms.map(|at_ms| at_ms.saturating_add(1)));
@@ -65,8 +67,9 @@ pub fn hand_on(ctx: Ctx<'_>, key: Key<'_>) -> bool {
     let Some((id, wish)) = head(db, name.bytes()) else { return false };
     match grant::new(ctx, key, wish.terms(), clock::wall(), Cause::Wait) {
         Ok(lock) => {
-            deliver(db, id, &lock);
-            serve_twins(ctx, db, name.bytes(), &lock);
+            let granted = Granted::new(db, &lock);
+            deliver(id, &granted);
+            serve_twins(ctx, db, name.bytes(), &granted);
             true
         }
         Err(_) => false,
@@ -97,15 +100,19 @@ fn serve_selected(ctx: Ctx<'_>, db: i32, key: &[u8], name: &OwnedStr) {
     match open.kind() {
         Kind::Free => {
             if let Ok(lock) = grant::new(ctx, open, wish.terms(), clock::wall(), Cause::Wait) {
-                deliver(db, id, &lock);
-                serve_twins(ctx, db, key, &lock);
+                let granted = Granted::new(db, &lock);
+                deliver(id, &granted);
+                serve_twins(ctx, db, key, &granted);
             }
         }
         Kind::Lock(lock) => {
             let lapses_at_ms = open.expires_at_ms();
             let (open, lock) = super::find::adopt(ctx, open, lock);
             drop(open);
-            serve_twins(ctx, db, key, &lock);
+            let granted = Granted::new(db, &lock);
+            // Whoever got it before knows of it.
+            granted.tell();
+            serve_twins(ctx, db, key, &granted);
             wake_at(db, key, lapses_at_ms);
         }
         Kind::String => wake_at(db, key, open.expires_at_ms()),
@@ -123,8 +130,8 @@ fn head(db: i32, key: &[u8]) -> Option<(WaiterId, Wish)> {
 
 /// Answers everybody who waits with the token that holds the lock: it is a claim sent again, and must not be refused by
 /// its own lock.
-fn serve_twins(ctx: Ctx<'_>, db: i32, key: &[u8], held: &Lock) {
-    let mut held = held.clone();
+fn serve_twins(ctx: Ctx<'_>, db: i32, key: &[u8], granted: &Rc<Granted>) {
+    let mut held = granted.lock();
     loop {
         let twin = state(|state| {
             if state.waiting.is_empty() {
@@ -140,7 +147,8 @@ fn serve_twins(ctx: Ctx<'_>, db: i32, key: &[u8], held: &Lock) {
         let open = Key::look(ctx, name.as_str());
         match grant::again(ctx, open, &held, wish.terms(), clock::wall()) {
             Ok(lock) => {
-                deliver(db, id, &lock);
+                granted.set_lock(&lock);
+                deliver(id, granted);
                 held = lock;
             }
             Err(_) => return,
@@ -149,11 +157,9 @@ fn serve_twins(ctx: Ctx<'_>, db: i32, key: &[u8], held: &Lock) {
 }
 
 /// Takes the client out of its queue and sends it the grant.
-fn deliver(db: i32, id: WaiterId, lock: &Lock) {
-    let mut token = Bytes::new();
-    lock.token_into(&mut token);
+fn deliver(id: WaiterId, granted: &Rc<Granted>) {
     if let Some(waiter) = state(|state| state.waiting.leave(id)) {
-        blocking::unblock(waiter.handle, Outcome::Granted { db, lock: lock.clone(), token });
+        blocking::end(waiter.handle, Outcome::Granted(granted.clone()));
     }
 }
 
@@ -164,7 +170,7 @@ pub fn time_out(id: WaiterId) {
         state.waiting.leave(id)
     });
     if let Some(waiter) = waiter {
-        blocking::unblock(waiter.handle, Outcome::TimedOut);
+        blocking::end(waiter.handle, Outcome::TimedOut);
     }
 }
 
@@ -185,7 +191,7 @@ fn fail_all(ids: &[WaiterId], text: &'static CStr) {
             state.waiting.leave(*id)
         });
         if let Some(waiter) = waiter {
-            blocking::unblock(waiter.handle, Outcome::Failed(text));
+            blocking::end(waiter.handle, Outcome::Failed(text));
         }
     }
 }

@@ -64,14 +64,14 @@ impl Bindings {
         }
     }
 
-    /// The connection is closed: its locks, which are bound to nobody from now on.
-    pub fn take(&mut self, client_id: u64) -> Vec<Binding> {
-        let Some(fences) = self.by_client.remove(&client_id) else { return Vec::new() };
-        let taken = fences.iter().filter_map(|fence| self.by_fence.remove(fence)).collect();
-        if self.by_fence.is_empty() {
-            *self = Self::default();
-        }
-        taken
+    /// The connection is closed: the fences of its locks, which stay bound to it until somebody has seen to each.
+    pub fn close(&mut self, client_id: u64) -> Vec<u64> {
+        self.by_client.remove(&client_id).map(|fences| fences.into_iter().collect()).unwrap_or_default()
+    }
+
+    /// The binding of a lock, if it is still to this connection.
+    pub fn get(&self, fence: u64, client_id: u64) -> Option<&Binding> {
+        self.by_fence.get(&fence).filter(|binding| binding.client_id == client_id)
     }
 
     /// Every lock of `db` is gone; of all databases, if `db` is -1.
@@ -101,11 +101,6 @@ impl Bindings {
         for fence in gone {
             self.unbind(fence);
         }
-    }
-
-    /// The connection that a lock is bound to.
-    pub fn client_of(&self, fence: u64) -> Option<u64> {
-        self.by_fence.get(&fence).map(|binding| binding.client_id)
     }
 
     /// How many locks are bound.
@@ -147,10 +142,23 @@ mod tests {
         bindings.bind(7, 0, &two);
         bindings.bind(8, 0, &one);
         assert_eq!(bindings.len(), 2);
-        assert_eq!(bindings.take(7).iter().map(|b| b.lock.fence()).collect::<Vec<_>>(), [2]);
-        assert!(bindings.take(7).is_empty());
+        assert_eq!(bindings.close(7), [2]);
+        assert!(bindings.close(7).is_empty());
+        assert!(bindings.get(2, 7).is_some() && bindings.get(1, 7).is_none());
+        bindings.unbind(2);
         bindings.unbind(1);
-        assert!(bindings.take(8).is_empty() && bindings.is_empty());
+        assert!(bindings.close(8).is_empty() && bindings.is_empty());
+    }
+
+    #[test]
+    fn a_lock_bound_anew_after_the_close_is_the_new_connections() {
+        let mut bindings = Bindings::default();
+        let one = lock(1);
+        bindings.bind(7, 0, &one);
+        assert_eq!(bindings.close(7), [1]);
+        bindings.bind(8, 0, &one);
+        assert!(bindings.get(1, 7).is_none());
+        assert_eq!(bindings.close(8), [1]);
     }
 
     #[test]
@@ -161,9 +169,11 @@ mod tests {
         bindings.bind(7, 5, &lock(3));
         bindings.swap(0, 3);
         bindings.clear(3);
-        let mut left: Vec<_> = bindings.take(7).iter().map(|b| (b.db, b.lock.fence())).collect();
+        let mut left = bindings.close(7);
         left.sort_unstable();
-        assert_eq!(left, [(0, 2), (5, 3)]);
+        assert_eq!(left, [2, 3]);
+        let dbs: Vec<i32> = left.iter().filter_map(|fence| Some(bindings.get(*fence, 7)?.db)).collect();
+        assert_eq!(dbs, [0, 5]);
         bindings.bind(7, 0, &lock(1));
         bindings.clear(-1);
         assert!(bindings.is_empty());

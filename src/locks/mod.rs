@@ -9,6 +9,7 @@ pub mod glob;
 pub mod linger;
 pub mod lock;
 pub mod number;
+pub mod outcome;
 pub mod queue;
 pub mod registry;
 pub mod state;

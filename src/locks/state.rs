@@ -1,11 +1,13 @@
 //! All that the module remembers beside the keyspace, in one place.
 
+use std::collections::VecDeque;
 use std::ffi::CStr;
 use std::hash::{BuildHasher, RandomState};
 
 use super::fence::Fences;
-use super::linger::{Binding, Bindings};
+use super::linger::Bindings;
 use super::lock::Lock;
+use super::outcome::Ended;
 use super::queue::{Place, Waiting};
 use super::registry::Registry;
 use super::stats::Stats;
@@ -13,10 +15,10 @@ use super::stats::Stats;
 /// A write that some callback found due and could not do itself.
 #[derive(Debug)]
 pub enum Job {
-    /// A grant whose client was gone before it heard of it.
-    TakeBack { db: i32, lock: Lock },
-    /// The connection of a lock that lingers is closed.
-    Linger(Binding),
+    /// A grant whose client was gone before it heard of it, and how often it had been renewed then.
+    TakeBack { db: i32, lock: Lock, renewals: u32 },
+    /// The connection of a lock that lingers is closed, since then (Unix time in ms).
+    Linger { fence: u64, client_id: u64, closed_at_ms: i64 },
 }
 
 /// The module's one state. Only the server's main thread touches it.
@@ -25,9 +27,10 @@ pub struct State {
     pub fences: Fences,
     pub registry: Registry,
     pub waiting: Waiting,
+    pub ended: Ended,
     pub bindings: Bindings,
     pub stats: Stats,
-    pub jobs: Vec<Job>,
+    pub jobs: VecDeque<Job>,
     /// The last key that was looked at without a sign of change.
     pub patrol: Option<Place>,
     /// Where and when (monotonic ms) the last lock was unlinked that nothing has explained yet: an expiry and an eviction

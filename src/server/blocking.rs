@@ -1,37 +1,28 @@
 //! Clients that wait.
 //!
 //! The server's own wait deadlines are not used: on 7.0 and 7.2 a client that is served in the very moment of its deadline
-//! would get no reply. The module's timer ends waits, so each handle is given back exactly once: by a grant, by the end of
-//! the wait, or by the client's leaving.
+//! would get no reply. The module's timer ends waits. CLIENT UNBLOCK has the same fault there once a handle was given
+//! back, so handles are given back as late as can be: just before the server writes the replies of a turn. Until then the
+//! end of a wait is the module's alone, and whatever else happens to the client finds it here. Each handle is given back
+//! exactly once.
 
-use std::cell::Cell;
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use redis_module::raw::{RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
 
 use super::ctx::Ctx;
 use super::main_thread::state;
-use super::{OK, timer};
+use super::{OK, events, timer};
 use crate::locks::Bytes;
-use crate::locks::lock::Lock;
+use crate::locks::outcome::Outcome;
 use crate::locks::state::Job;
-
-/// How a wait ended.
-pub enum Outcome {
-    Granted { db: i32, lock: Lock, token: Bytes },
-    TimedOut,
-    Failed(&'static CStr),
-}
-
-/// What travels with an unblocked client to its reply.
-struct Parcel {
-    outcome: Outcome,
-    delivered: Cell<bool>,
-}
 
 /// Blocks the client of the running command. `None` where the server cannot block it, with nothing replied.
 pub fn block(ctx: Ctx<'_>) -> Option<usize> {
+    if !events::watch_turns(true) {
+        return None;
+    }
     // SAFETY: a command's context; the callbacks below keep the contracts of their kinds.
     let handle = api!(RedisModule_BlockClient(ctx.raw(), Some(reply), Some(unblocked), Some(free), 0))?;
     if handle.is_null() {
@@ -42,76 +33,109 @@ pub fn block(ctx: Ctx<'_>) -> Option<usize> {
     Some(handle.expose_provenance())
 }
 
-fn handle_of(number: usize) -> *mut RedisModuleBlockedClient {
-    ptr::with_exposed_provenance_mut(number)
+/// Ends a client's wait. `handle` has left the queue.
+pub fn end(handle: usize, outcome: Outcome) {
+    state(|state| state.ended.push(handle, outcome));
 }
 
-/// Ends a client's wait. `handle` has left the queue, so this is the only time for it.
-pub fn unblock(handle: usize, outcome: Outcome) {
-    let parcel = Box::into_raw(Box::new(Parcel { outcome, delivered: Cell::new(false) }));
+/// Gives back the handles of all whose wait has ended. Called just before the server replies to them.
+pub(super) fn tell() {
+    let (ended, is_last) = state(|state| (state.ended.take_all(), state.waiting.is_empty()));
+    for (handle, outcome) in ended {
+        give_back(ptr::with_exposed_provenance_mut(handle), Some(outcome));
+    }
+    if is_last {
+        // Its tick finds nobody waiting and ends this watch.
+        timer::arm(0);
+    }
+}
+
+/// `outcome` goes to `reply`, if the client is still there, and to `free`.
+fn give_back(handle: *mut RedisModuleBlockedClient, outcome: Option<Outcome>) {
+    let parcel = outcome.map_or(ptr::null_mut(), |outcome| Box::into_raw(Box::new(outcome)));
     // SAFETY: a handle from `block`, given back once; the parcel is the server's until `free`.
-    let status = api!(RedisModule_UnblockClient(handle_of(handle), parcel.cast::<c_void>()));
-    if status != Some(OK) {
+    let status = api!(RedisModule_UnblockClient(handle, parcel.cast::<c_void>()));
+    if status != Some(OK) && !parcel.is_null() {
         // SAFETY: the server did not take it.
         drop(unsafe { Box::from_raw(parcel) });
     }
 }
 
-unsafe extern "C" fn reply(ctx: *mut RedisModuleCtx, _argv: *mut *mut RedisModuleString, _argc: c_int) -> c_int {
-    // SAFETY: the context of this call; the parcel lives until `free`.
-    let parcel = api!(RedisModule_GetBlockedClientPrivateData(ctx)).unwrap_or(ptr::null_mut()).cast::<Parcel>();
-    let ctx = unsafe { Ctx::new(ctx) };
-    let Some(parcel) = (unsafe { parcel.as_ref() }) else {
-        ctx.reply_null();
-        return OK;
-    };
-    parcel.delivered.set(true);
-    match &parcel.outcome {
-        Outcome::Granted { lock, token, .. } => crate::commands::claim::reply_granted(ctx, token, lock.fence()),
+fn tell_client(ctx: Ctx<'_>, outcome: &Outcome) {
+    match outcome {
+        Outcome::Granted(granted) => {
+            granted.tell();
+            let lock = granted.lock();
+            let mut token = Bytes::new();
+            lock.token_into(&mut token);
+            crate::commands::claim::reply_granted(ctx, &token, lock.fence());
+        }
         Outcome::TimedOut => ctx.reply_null(),
         Outcome::Failed(text) => ctx.reply_error(text),
     }
-    OK
 }
 
-/// The last call for a parcel. A grant that found its client gone is taken back.
-unsafe extern "C" fn free(_ctx: *mut RedisModuleCtx, parcel: *mut c_void) {
-    // SAFETY: made by `unblock`, freed once.
-    let parcel = unsafe { Box::from_raw(parcel.cast::<Parcel>()) };
-    if parcel.delivered.get() {
-        return;
-    }
-    if let Outcome::Granted { db, lock, .. } = parcel.outcome {
-        state(|state| state.jobs.push(Job::TakeBack { db, lock }));
+/// The client has not heard of the outcome and never will: a grant that nobody knows of is taken back.
+fn forget(outcome: Outcome) {
+    let Outcome::Granted(granted) = outcome else { return };
+    if let Some((db, lock, renewals)) = granted.unheard() {
+        state(|state| state.jobs.push_back(Job::TakeBack { db, lock, renewals }));
         timer::arm(0);
     }
 }
 
-/// Takes the client out of its queue, if it is still there, and gives its handle back.
-fn leaves(handle: *mut RedisModuleBlockedClient) -> bool {
-    let left = state(|state| {
-        let id = state.waiting.by_handle(handle.addr())?;
-        state.stats.waits_abandoned = state.stats.waits_abandoned.saturating_add(1);
-        state.waiting.leave(id)
-    });
-    if left.is_none() {
-        return false;
+unsafe extern "C" fn reply(ctx: *mut RedisModuleCtx, _argv: *mut *mut RedisModuleString, _argc: c_int) -> c_int {
+    // SAFETY: the context of this call; the parcel lives until `free`.
+    let parcel = api!(RedisModule_GetBlockedClientPrivateData(ctx)).unwrap_or(ptr::null_mut()).cast::<Outcome>();
+    let ctx = unsafe { Ctx::new(ctx) };
+    match unsafe { parcel.as_ref() } {
+        Some(outcome) => tell_client(ctx, outcome),
+        None => ctx.reply_null(),
     }
-    // SAFETY: it was in a queue, so this is the only time for it.
-    let _ = api!(RedisModule_UnblockClient(handle, ptr::null_mut()));
-    true
+    OK
+}
+
+/// The last call for a parcel.
+unsafe extern "C" fn free(_ctx: *mut RedisModuleCtx, parcel: *mut c_void) {
+    // SAFETY: made by `give_back`, freed once.
+    forget(*unsafe { Box::from_raw(parcel.cast::<Outcome>()) });
+}
+
+/// Takes the client out of its queue, if it is still there.
+fn leaves(handle: *mut RedisModuleBlockedClient) -> bool {
+    state(|state| {
+        let left = state.waiting.by_handle(handle.addr()).and_then(|id| state.waiting.leave(id)).is_some();
+        if left {
+            state.stats.waits_abandoned = state.stats.waits_abandoned.saturating_add(1);
+        }
+        left
+    })
 }
 
 /// The client closed, was killed, was unblocked with an error, or this server became a replica.
 unsafe extern "C" fn disconnected(_ctx: *mut RedisModuleCtx, handle: *mut RedisModuleBlockedClient) {
-    leaves(handle);
+    if let Some(outcome) = state(|state| state.ended.take(handle.addr())) {
+        forget(outcome);
+    } else if !leaves(handle) {
+        // Its handle was given back: `free` comes.
+        return;
+    }
+    give_back(handle, None);
 }
 
-/// CLIENT UNBLOCK without ERROR.
+/// CLIENT UNBLOCK without ERROR. Whoever was granted the lock before is told of that.
 unsafe extern "C" fn unblocked(ctx: *mut RedisModuleCtx, _argv: *mut *mut RedisModuleString, _argc: c_int) -> c_int {
     // SAFETY: the context of this call.
     let handle = api!(RedisModule_GetBlockedClientHandle(ctx)).unwrap_or(ptr::null_mut());
-    unsafe { Ctx::new(ctx) }.reply_null();
-    leaves(handle);
+    let ctx = unsafe { Ctx::new(ctx) };
+    if let Some(outcome) = state(|state| state.ended.take(handle.addr())) {
+        tell_client(ctx, &outcome);
+    } else {
+        ctx.reply_null();
+        if !leaves(handle) {
+            return OK;
+        }
+    }
+    give_back(handle, None);
     OK
 }

@@ -21,6 +21,11 @@ impl Flags {
         self.0 & raw::REDISMODULE_CTX_FLAGS_MASTER != 0
     }
 
+    /// Takes writes of its own clients: a primary, or a replica with `replica-read-only no`.
+    pub fn is_writable(self) -> bool {
+        self.is_primary() || self.0 & raw::REDISMODULE_CTX_FLAGS_READONLY == 0
+    }
+
     /// Reading an RDB or AOF.
     pub fn is_loading(self) -> bool {
         self.0 & (raw::REDISMODULE_CTX_FLAGS_LOADING | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING) != 0
@@ -87,11 +92,19 @@ impl<'a> Ctx<'a> {
         Flags(api!(RedisModule_GetContextFlags(self.raw)).unwrap_or_default() as u32)
     }
 
-    /// Whether a callback that no command caused may write now: a primary that is not loading, whose writes are not
-    /// paused (CLIENT PAUSE, FAILOVER, SHUTDOWN). A write at any other time ends the server or makes its copies differ.
+    /// Whether a callback that no command caused may write now: a server that owns its data and is not loading, and
+    /// whose writes are not paused (CLIENT PAUSE, FAILOVER, SHUTDOWN). A write at any other time ends the server or makes
+    /// its copies differ.
     pub fn may_write(self) -> bool {
         let flags = self.flags();
-        flags.is_primary() && !flags.is_loading() && api!(RedisModule_AvoidReplicaTraffic()) == Some(0)
+        flags.is_writable() && !flags.is_loading() && api!(RedisModule_AvoidReplicaTraffic()) == Some(0)
+    }
+
+    /// Whether the connection of this id is open. A script and a call by another module have a client of their own, which
+    /// is none.
+    pub fn is_connected(self, client_id: u64) -> bool {
+        // SAFETY: null asks for nothing but whether it is there.
+        api!(RedisModule_GetClientInfoById(std::ptr::null_mut(), client_id)) == Some(OK)
     }
 
     /// The selected database.

@@ -3,7 +3,9 @@
 //!
 //! Invariant: nothing here writes to the keyspace. What needs a write becomes a job for `changes::tick`.
 
+use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use redis_module::raw::{
     self, RedisModuleClientInfo, RedisModuleCtx, RedisModuleEvent, RedisModuleEventCallback, RedisModuleFlushInfo,
@@ -13,7 +15,7 @@ use redis_module::raw::{
 use super::ctx::Ctx;
 use super::main_thread::state;
 use super::string::Str;
-use super::{OK, clock, config, stream, timer};
+use super::{OK, blocking, clock, config, soon, stream, timer};
 use crate::changes;
 use crate::locks::state::Job;
 
@@ -22,6 +24,8 @@ const OVERDUE_MS: i64 = 30;
 
 /// How long after a lock is unlinked, in ms, its expiry or eviction is announced: at once, unless the process is held up.
 const EXPLAINED_WITHIN_MS: i64 = 100;
+
+static WATCHES_TURNS: AtomicBool = AtomicBool::new(false);
 
 /// Subscribes to everything. Last of all at load, since on Redis 7.0 a module that fails after this leaves a callback
 /// into memory that is gone. Ids above 17 mean different events on Redis and Valkey: none of them is used.
@@ -67,7 +71,7 @@ unsafe extern "C" fn flushed(ctx: *mut RedisModuleCtx, _event: RedisModuleEvent,
             state.bindings.clear(db);
         });
     } else if state(|state| state.waiting.mark_db(db)) {
-        timer::arm(0);
+        soon::ask();
     }
 }
 
@@ -83,7 +87,7 @@ unsafe extern "C" fn swapped(_ctx: *mut RedisModuleCtx, _event: RedisModuleEvent
         state.waiting.mark_db(b) || at_a
     });
     if wakes {
-        timer::arm(0);
+        soon::ask();
     }
 }
 
@@ -99,6 +103,11 @@ unsafe extern "C" fn role_changed(_ctx: *mut RedisModuleCtx, _event: RedisModule
     if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA {
         // Redis ends these waits by itself, Valkey 9 not always.
         changes::wake::fail_everybody(changes::wake::DEMOTED);
+        // The locks are the new primary's, and keep their deadlines.
+        state(|state| {
+            state.bindings.clear(-1);
+            state.jobs = VecDeque::new();
+        });
     }
 }
 
@@ -112,9 +121,10 @@ unsafe extern "C" fn client_changed(_ctx: *mut RedisModuleCtx, _event: RedisModu
         if state.bindings.is_empty() {
             return false;
         }
-        let bound = state.bindings.take(info.id);
-        let any = !bound.is_empty();
-        state.jobs.extend(bound.into_iter().map(Job::Linger));
+        let closed_at_ms = clock::wall().ms();
+        let fences = state.bindings.close(info.id);
+        let any = !fences.is_empty();
+        state.jobs.extend(fences.into_iter().map(|fence| Job::Linger { fence, client_id: info.id, closed_at_ms }));
         any
     });
     if any {
@@ -133,6 +143,28 @@ unsafe extern "C" fn replica_changed(
     _data: *mut c_void,
 ) {
     stream::set_needed();
+}
+
+/// Asks the server to say, or not to say any more, when it is about to reply to the clients of a turn. Asked for only
+/// while somebody waits, since it costs every turn of the event loop a call. False if the server refuses.
+pub fn watch_turns(on: bool) -> bool {
+    if WATCHES_TURNS.load(Relaxed) == on {
+        return true;
+    }
+    let event = RedisModuleEvent { id: raw::REDISMODULE_EVENT_EVENTLOOP, dataver: 1 };
+    let callback: RedisModuleEventCallback = if on { Some(turn) } else { None };
+    // SAFETY: a live context; the callback is a function of this module, which is never unloaded.
+    let done = api!(RedisModule_SubscribeToServerEvent(timer::detached().raw(), event, callback)) == Some(OK);
+    if done {
+        WATCHES_TURNS.store(on, Relaxed);
+    }
+    done
+}
+
+unsafe extern "C" fn turn(_ctx: *mut RedisModuleCtx, _event: RedisModuleEvent, when: u64, _data: *mut c_void) {
+    if when == raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP && state(|state| !state.ended.is_empty()) {
+        blocking::tell();
+    }
 }
 
 unsafe extern "C" fn cron(ctx: *mut RedisModuleCtx, _event: RedisModuleEvent, _when: u64, _data: *mut c_void) {

@@ -16,7 +16,7 @@ use super::log::{Level, log};
 use super::main_thread::state;
 use super::string::Str;
 use super::value::{self, Seen};
-use super::{clock, timer};
+use super::{clock, soon, timer};
 use crate::locks::Bytes;
 use crate::locks::codec::{self, Change};
 use crate::locks::fence;
@@ -147,7 +147,7 @@ fn decoded(io: *mut RedisModuleIO, bytes: &[u8]) -> Option<Lock> {
         state.registry.note_loaded(db, &lock);
         state.waiting.mark(db, key)
     })
-    .then(|| timer::arm(0));
+    .then(soon::ask);
     Some(lock)
 }
 
@@ -215,6 +215,6 @@ unsafe extern "C" fn unlink(ctx: *mut RedisModuleKeyOptCtx, value: *const c_void
         state.waiting.mark(db, key)
     });
     if wakes {
-        timer::arm(0);
+        soon::ask();
     }
 }

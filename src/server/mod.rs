@@ -35,6 +35,7 @@ pub mod log;
 pub mod main_thread;
 pub mod register;
 pub mod scan;
+pub mod soon;
 pub mod stream;
 pub mod string;
 pub mod timer;

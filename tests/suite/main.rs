@@ -22,3 +22,5 @@ mod settings;
 mod short_reads;
 mod support;
 mod trouble;
+mod waiting;
+mod waiting_races;

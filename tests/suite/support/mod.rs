@@ -26,6 +26,7 @@ mod subscriber;
 mod values;
 mod wait;
 mod waiter;
+mod waiting;
 
 pub use builder::{Builder, StartFailure, module_path};
 pub use census::{LOCK_TYPE, lock_info};
@@ -45,3 +46,4 @@ pub use subscriber::{Event, Subscriber};
 pub use values::{bytes, int, items, map, text};
 pub use wait::{PATIENCE, wait_until};
 pub use waiter::Waiter;
+pub use waiting::Footprint;
