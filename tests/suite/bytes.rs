@@ -45,9 +45,9 @@ fn samples() -> Vec<Vec<u8>> {
 /// Claims with these bytes as key, token and holder, looks at them from all sides, renews and releases.
 fn round_trip(conn: &mut Conn, key: &[u8], token: &[u8], holder: &[u8]) {
     let claim = ("PRLOCK.CLAIM", key, "PX", 60_000, "TOKEN", token, "HOLDER", holder);
-    let granted = grant(&conn.ok(&claim)).expect("a grant");
+    let granted = grant(&conn.ok(claim)).expect("a grant");
     assert_eq!(granted.token, token);
-    assert_eq!(grant(&conn.ok(&claim)), Some(granted.clone()));
+    assert_eq!(grant(&conn.ok(claim)), Some(granted.clone()));
     assert_eq!(conn.ok(("PRLOCK.CLAIM", key, "PX", 60_000)), Value::Nil);
     let info = map(&conn.ok(("PRLOCK.INFO", key)));
     assert_eq!((bytes(&info["key"]), bytes(&info["holder"])), (key.to_vec(), holder.to_vec()));

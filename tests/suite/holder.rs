@@ -272,3 +272,39 @@ fn ten_thousand_renewals_never_lose_the_lock() {
     assert_eq!(conn.lock_number("k", "renewals"), 10_000);
     assert_eq!(conn.lock_number("k", "fence"), fence);
 }
+
+/// SPEC, What operators see: the section and its fields, each a whole number; and not in a plain INFO.
+#[test]
+fn info_prlock_has_its_fields() {
+    let server = Server::start();
+    let mut conn = server.conn();
+    let section = text(&conn.ok(("INFO", "prlock")));
+    for field in [
+        "held",
+        "waiters",
+        "linger_bound",
+        "last_fence",
+        "claims_granted",
+        "claims_refused",
+        "claims_repeated",
+        "claims_after_wait",
+        "waits_started",
+        "waits_timed_out",
+        "waits_abandoned",
+        "renewals",
+        "renewals_refused",
+        "releases",
+        "releases_refused",
+        "steals",
+        "revoked",
+        "lingered",
+        "expired",
+        "evicted",
+        "deleted",
+    ] {
+        let line = section.lines().find_map(|line| line.strip_prefix(&format!("prlock_{field}:")));
+        assert_eq!(line.and_then(|value| value.parse::<u64>().ok()), Some(0), "{field} in {section}");
+    }
+    assert!(text(&conn.ok(("INFO", "modules"))).contains("prlock_held:0"));
+    assert!(!text(&conn.ok(("INFO",))).contains("prlock_held"));
+}

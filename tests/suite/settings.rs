@@ -148,3 +148,24 @@ fn loading_twice_is_an_error() {
     refused.disconnect();
     assert_eq!(server.info_number("prlock_deleted"), 1);
 }
+
+/// SPEC: a warning in the log, at load and when the setting changes, if the server may evict locks.
+#[test]
+fn a_policy_that_may_evict_locks_is_warned_of() {
+    const WARNING: &str = "prlock: maxmemory-policy lets the server evict locks";
+    let warnings = |server: &Server| server.log().matches(WARNING).count();
+    let server = Server::start();
+    assert_eq!(warnings(&server), 0);
+    let mut expected = 0;
+    for policy in ["allkeys-lru", "volatile-ttl", "volatile-random", "allkeys-lfu"] {
+        server.conn().ok(("CONFIG", "SET", "maxmemory-policy", policy));
+        expected += 1;
+        assert_eq!(warnings(&server), expected, "{policy}");
+        // Another setting is no reason to say it again.
+        server.conn().ok(cmd("CONFIG SET maxmemory-samples 7"));
+    }
+    server.conn().ok(cmd("CONFIG SET maxmemory-policy noeviction"));
+    assert_eq!(warnings(&server), expected);
+    let server = Server::builder().config("maxmemory-policy", "volatile-lru").start();
+    assert_eq!(warnings(&server), 1);
+}

@@ -123,7 +123,7 @@ pub fn module_path() -> PathBuf {
 }
 
 /// Cargo's target folder, wherever it is: this program is in its debug/deps.
-fn target_folder() -> PathBuf {
+pub(super) fn target_folder() -> PathBuf {
     let program = std::env::current_exe().expect("the path of this program");
     let folder = program.ancestors().nth(3).expect("the target folder");
     folder.to_owned()
