@@ -222,7 +222,7 @@ fn an_error_leaves_no_trace() {
             assert_eq!(conn.state_of(b"k"), before, "{line:.100} on {prepare:?}");
             witness.assert_nothing(&line);
         }
-        assert_eq!(conn.int("EXISTS k"), (!prepare.is_empty()).into());
+        assert_eq!(conn.int("EXISTS k"), i64::from(!prepare.is_empty()));
     }
     assert_eq!(server.conn().int("DBSIZE"), 1);
 }

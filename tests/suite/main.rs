@@ -13,6 +13,7 @@ mod golden;
 mod harness;
 mod holder;
 mod hooks;
+mod metrics;
 mod other_module;
 mod pages;
 mod payloads;
