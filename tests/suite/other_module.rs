@@ -6,8 +6,6 @@ fn server() -> Server {
     let server = Server::start();
     let library = compile_c("caller.c");
     server.conn().ok(("MODULE", "LOAD", library.display().to_string()));
-    // The server has it in memory now.
-    std::fs::remove_file(library).expect("remove the library");
     server
 }
 
