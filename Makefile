@@ -6,8 +6,11 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 # For `make run`.
 PORT ?= 6379
-# For `make test` and `make test-servers`: only tests with this in their name.
+# For `make test` and `make test-servers`: only tests with this in their name. For `make bench`: only these parts.
 ONLY ?=
+# For `make bench`: redis7, redis8, valkey8 or valkey9; and how many rounds count.
+SERVER ?= redis7
+ROUNDS ?=
 # For `make prove`: how long each part takes, which parts (all), and on which servers.
 SECONDS ?= 60
 PART ?=
@@ -45,6 +48,12 @@ prove: build servers ## Crash, fail over, fuzz and check histories, each for a m
 servers: ## Fetch these three servers into .cache/servers, once
 	@scripts/install-deps servers
 	@scripts/fetch-servers
+
+# --- measure it
+
+bench: build ## Measure it beside plain commands, Lua, polling and SCAN (SERVER=valkey9, ONLY=cycle,memory)
+	@PRLOCK_SERVER=$(SERVER) ONLY=$(ONLY) ROUNDS=$(ROUNDS) \
+		cargo bench --quiet --locked --profile compare --bench compare
 
 # --- change it
 
