@@ -17,7 +17,7 @@ PART ?=
 ON ?= redis7 redis8 valkey8 valkey9
 
 .DEFAULT_GOAL := help
-.PHONY: help run build deps test test-servers prove servers fmt lint clean
+.PHONY: help run build deps test test-servers prove servers docs fmt lint clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ bench: build ## Measure it beside plain commands, Lua, polling and SCAN (SERVER=
 		cargo bench --quiet --locked --profile compare --bench compare
 
 # --- change it
+
+docs: ## Write docs/commands.md anew from the command table
+	PRLOCK_WRITE_DOCS=1 cargo test --locked --lib docs
 
 fmt: ## Format the code
 	cargo fmt

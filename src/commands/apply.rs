@@ -4,7 +4,7 @@
 //! primary's stream and a file that is loaded may use it, so that no client can choose a fence or a claim time.
 
 use super::error::CommandError;
-use super::spec::{Arg, ArgKind, Command, KEY, KeyUse, Spec};
+use super::spec::{Arg, ArgKind, Command, KEY, KeyUse, Page, Spec};
 use crate::changes::apply;
 use crate::locks::codec;
 use crate::server::args::Args;
@@ -23,8 +23,17 @@ impl Command for Apply {
         since: c"0.1.0",
         tips: None,
         key: Some(KeyUse::Update),
-        args: &[KEY, Arg::plain(c"state", ArgKind::String)],
-        replies: &["OK is never seen: no client can call it."],
+        args: &[KEY, Arg::plain(c"state", ArgKind::String).about(c"The lock's state as bytes.")],
+        page: Page {
+            replies: &["A client gets an error, always."],
+            errors: &[(CommandError::Internal, "a client has sent it")],
+            notes: &[
+                "It is what a replica and the append-only file get for each change of a lock that is not its end, so \
+                      that they hold the same token, fence, holder, deadline and claim time. Only the primary's stream and a \
+                      file that is being loaded may use it: no client can choose a fence or a claim time.",
+            ],
+            examples: &[],
+        },
     };
 
     fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {

@@ -7,13 +7,14 @@ use rand::RngExt as _;
 
 use super::error::CommandError;
 use super::options::{self, Options, Ttl, is};
-use super::spec::{Arg, ArgKind, Command, KEY, KeyUse, Spec, TTL};
+use super::spec::{Arg, ArgKind, Command, KEY, KeyUse, Page, Spec, TTL};
 use crate::changes::{self, grant, wake};
 use crate::locks::Bytes;
 use crate::locks::lock::Lock;
 use crate::locks::queue::Terms;
 use crate::server::args::Args;
 use crate::server::clock;
+use crate::server::config::MAX_TTL_MS_DEFAULT;
 use crate::server::ctx::Ctx;
 use crate::server::key::{Key, Kind};
 use crate::server::main_thread::state;
@@ -37,23 +38,28 @@ impl Command for Claim {
         args: &[
             KEY,
             TTL,
-            Arg::after(c"TOKEN", c"token", ArgKind::String).optional(),
-            Arg::after(c"HOLDER", c"holder", ArgKind::String).optional(),
+            Arg::after(c"TOKEN", c"token", ArgKind::String)
+                .optional()
+                .about(c"The secret that renews and releases, 1 to 512 bytes; without it the server makes one."),
+            Arg::after(c"HOLDER", c"holder", ArgKind::String)
+                .optional()
+                .about(c"A public label, at most 512 bytes; without it the connection's name."),
             Arg::plain(
                 c"conflict",
                 ArgKind::OneOf(&[
-                    Arg::after(c"BLOCK", c"wait-milliseconds", ArgKind::Integer),
-                    Arg::after(c"STEAL", c"steal", ArgKind::Word),
-                    Arg::after(c"STEALIF", c"fence", ArgKind::Integer),
+                    Arg::after(c"BLOCK", c"wait-milliseconds", ArgKind::Integer)
+                        .about(c"If another holds it, wait so long; 0 waits without limit."),
+                    Arg::after(c"STEAL", c"steal", ArgKind::Word).about(c"If another holds it, take it."),
+                    Arg::after(c"STEALIF", c"fence", ArgKind::Integer)
+                        .about(c"If another holds it with this fence, take it."),
                 ]),
             )
             .optional(),
-            Arg::after(c"LINGER", c"linger-milliseconds", ArgKind::Integer).optional(),
+            Arg::after(c"LINGER", c"linger-milliseconds", ArgKind::Integer)
+                .optional()
+                .about(c"When the holder's connection closes, cut what remains of the deadline to at most this."),
         ],
-        replies: &[
-            "Array of two when granted: the token (bulk string) and the fence (integer).",
-            "Null when refused, and when the time of BLOCK is up.",
-        ],
+        page: PAGE,
     };
 
     fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -72,6 +78,88 @@ impl Command for Claim {
         }
     }
 }
+
+const PAGE: Page = Page {
+    replies: &[
+        "Array of two when granted: the token (bulk string) and the fence (integer).",
+        "Null when refused, and when the time of `BLOCK` is up.",
+    ],
+    errors: &[
+        (CommandError::NotAnInteger, "a number is not a plain base-10 integer"),
+        (CommandError::InvalidExpire(NAME), "the time is 0, negative, or beyond what the server can store"),
+        (CommandError::AboveCap(NAME, MAX_TTL_MS_DEFAULT), "the time is above the setting `prlock.max-ttl-ms`"),
+        (CommandError::NegativeTimeout, "a negative `BLOCK`"),
+        (CommandError::NegativeLinger, "a negative `LINGER`"),
+        (CommandError::TokenLength, "an empty or overlong token"),
+        (CommandError::HolderLength, "an overlong holder label"),
+        (CommandError::WrongType, "the key holds, or comes to hold during the wait, neither a lock nor a string"),
+        (
+            CommandError::Syntax,
+            "an unknown or repeated option, both or neither of `EX` and `PX`, or more than one of `BLOCK`, `STEAL` and \
+             `STEALIF`",
+        ),
+        (
+            CommandError::CannotWait,
+            "`BLOCK` on a RESP3 connection with subscriptions, where the server has no way to wait",
+        ),
+        (CommandError::NoFence, "the clock, or a lock that was loaded, is beyond the year 2255"),
+    ],
+    notes: &[
+        "| the key | CLAIM | with `STEAL` | with `STEALIF fence` |\n\
+         |---|---|---|---|\n\
+         | is free, or past its deadline | granted, new fence | granted, new fence | granted, new fence |\n\
+         | is a lock with this same token | granted with the same fence; deadline, holder and linger are set anew | the \
+         same | the same |\n\
+         | is a lock with another token | refused, or queued by `BLOCK` | granted, new fence; the old holder has lost it | \
+         granted if its fence is this one, else refused |\n\
+         | is a plain string, as `SET key token NX PX` makes it | refused, or queued by `BLOCK` | granted in its place | \
+         refused |\n\
+         | is of another type | error | error | error |",
+        "**Fence.** Greater at every grant than at any earlier grant by this server, over all keys and databases. Hand it to \
+         what the lock protects, and let that refuse a lower one than it has seen.",
+        "**Sending it again.** With a token of your own a claim may be sent again after a lost reply or connection: it is \
+         not refused by its own lock, and has the same fence. Without `TOKEN` each call is a new claim.",
+        "**BLOCK.** First come, first served. A release, a deadline that passes, and every other way in which the key goes \
+         give the lock to the first who waits, without a further message from it; the time of its lock starts then. In a \
+         transaction, in a script and from another module it does not wait: the reply is null, as `BLPOP`'s is. \
+         `CLIENT UNBLOCK` ends a wait with null, or with `ERROR` by the error `UNBLOCKED`. A primary that becomes a replica \
+         ends it by `UNBLOCKED`, and a slot that leaves the node by `TRYAGAIN`: then claim again where the key is now.",
+        "**LINGER.** For workers that can die. When the connection that last claimed or renewed the lock closes, for whatever \
+         reason, at most so many milliseconds are left of it; 0 frees it at once. A renewal from another connection moves \
+         the binding there. It is not stored: after a restart or failover the next renewal binds the lock again. A claim \
+         inside a script binds it to nothing, since the script's calls come from no connection.",
+    ],
+    examples: &[
+        (
+            "A grant, the same call sent again, and another worker's refusal:",
+            "worker-1> PRLOCK.CLAIM order:7 EX 60 TOKEN one HOLDER worker-1\n\
+             1) \"one\"\n\
+             2) (integer) 1796085061440021\n\
+             worker-1> PRLOCK.CLAIM order:7 EX 60 TOKEN one HOLDER worker-1\n\
+             1) \"one\"\n\
+             2) (integer) 1796085061440021\n\
+             worker-2> PRLOCK.CLAIM order:7 EX 60 TOKEN two HOLDER worker-2\n\
+             (nil)",
+        ),
+        (
+            "Worker 2 waits up to 30 seconds, and has the lock in the very step of the release:",
+            "worker-2> PRLOCK.CLAIM order:7 EX 60 TOKEN two HOLDER worker-2 BLOCK 30000\n\
+             worker-1> PRLOCK.RELEASE order:7 one\n\
+             (integer) 1\n\
+             # worker-2 now gets:\n\
+             1) \"two\"\n\
+             2) (integer) 1796085061440988",
+        ),
+        (
+            "Worker 3 takes it from exactly this grant. Worker 2 learns of it at its next renewal:",
+            "worker-3> PRLOCK.CLAIM order:7 EX 60 TOKEN three HOLDER worker-3 STEALIF 1796085061440988\n\
+             1) \"three\"\n\
+             2) (integer) 1796085061441050\n\
+             worker-2> PRLOCK.RENEW order:7 two EX 60\n\
+             (integer) 0",
+        ),
+    ],
+};
 
 /// What to do when another token holds the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! `PRLOCK.INFO key`
 
 use super::error::CommandError;
-use super::spec::{Command, KEY, KeyUse, Spec};
+use super::spec::{Command, KEY, KeyUse, Page, Spec};
 use crate::changes;
 use crate::locks::lock::Lock;
 use crate::server::args::Args;
@@ -24,11 +24,57 @@ impl Command for Info {
         tips: Some(c"nondeterministic_output"),
         key: Some(KeyUse::Read),
         args: &[KEY],
-        replies: &[
-            "Map (flat array in RESP2): key, holder, fence, ttl-ms (-1 for none), held-ms, idle-ms (since the last claim or \
-             renewal), renewals, linger-ms (-1 for none), waiters.",
-            "Null if there is no lock: the key is free, or a plain string.",
-        ],
+        page: Page {
+            replies: &[
+                "Map of nine fields, which is a flat array in RESP2:\n\n  \
+                 | field | what |\n  \
+                 |---|---|\n  \
+                 | `key` | the lock's name |\n  \
+                 | `holder` | the public label of its holder, or empty |\n  \
+                 | `fence` | the number of this grant |\n  \
+                 | `ttl-ms` | how long until the deadline; -1 for none, after `PERSIST` |\n  \
+                 | `held-ms` | how long since the grant |\n  \
+                 | `idle-ms` | how long since the last claim or renewal |\n  \
+                 | `renewals` | how often it was renewed |\n  \
+                 | `linger-ms` | what `LINGER` said; -1 without it |\n  \
+                 | `waiters` | how many clients wait for it |",
+                "Null if there is no lock: the key is free, or a plain string.",
+            ],
+            errors: &[(CommandError::WrongType, "the key holds neither a lock nor a string")],
+            notes: &[
+                "It never shows the token. Ages are never negative, whatever the clock did meanwhile.",
+                "Behind a renewal that replied `0` it tells who has taken over.",
+            ],
+            examples: &[(
+                "A lock, and none:",
+                "127.0.0.1:6379> PRLOCK.CLAIM invoice:11 EX 60 TOKEN one HOLDER worker-1\n\
+                 1) \"one\"\n\
+                 2) (integer) 1796085061441090\n\
+                 127.0.0.1:6379> PRLOCK.INFO invoice:11\n \
+                  1) \"key\"\n \
+                  2) \"invoice:11\"\n \
+                  3) \"holder\"\n \
+                  4) \"worker-1\"\n \
+                  5) \"fence\"\n \
+                  6) (integer) 1796085061441090\n \
+                  7) \"ttl-ms\"\n \
+                  8) (integer) 59993\n \
+                  9) \"held-ms\"\n\
+                 10) (integer) 7\n\
+                 11) \"idle-ms\"\n\
+                 12) (integer) 7\n\
+                 13) \"renewals\"\n\
+                 14) (integer) 0\n\
+                 15) \"linger-ms\"\n\
+                 16) (integer) -1\n\
+                 17) \"waiters\"\n\
+                 18) (integer) 0\n\
+                 127.0.0.1:6379> PRLOCK.RELEASE invoice:11 one\n\
+                 (integer) 1\n\
+                 127.0.0.1:6379> PRLOCK.INFO invoice:11\n\
+                 (nil)",
+            )],
+        },
     };
 
     fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {

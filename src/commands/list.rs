@@ -3,7 +3,7 @@
 use super::error::CommandError;
 use super::info;
 use super::options::{self, Options, is};
-use super::spec::{Arg, ArgKind, Command, Spec};
+use super::spec::{Arg, ArgKind, Command, Page, Spec};
 use crate::changes::find;
 use crate::locks::glob::Glob;
 use crate::locks::registry::Walk;
@@ -32,12 +32,60 @@ impl Command for List {
         tips: Some(c"nondeterministic_output request_policy:all_shards response_policy:special"),
         key: None,
         args: &[
-            Arg::after(c"MATCH", c"pattern", ArgKind::Pattern).optional(),
-            Arg::after(c"HOLDER", c"holder", ArgKind::String).optional(),
-            Arg::after(c"AFTER", c"key", ArgKind::String).optional(),
-            Arg::after(c"COUNT", c"count", ArgKind::Integer).optional(),
+            Arg::after(c"MATCH", c"pattern", ArgKind::Pattern)
+                .optional()
+                .about(c"Only keys that match the pattern, as KEYS matches."),
+            Arg::after(c"HOLDER", c"holder", ArgKind::String)
+                .optional()
+                .about(c"Only locks whose holder label is exactly these bytes."),
+            Arg::after(c"AFTER", c"key", ArgKind::String)
+                .optional()
+                .about(c"Only keys behind this one: the next page."),
+            Arg::after(c"COUNT", c"count", ArgKind::Integer).optional().about(c"At most so many; without it, all."),
         ],
-        replies: &["Array of maps as PRLOCK.INFO gives them, ordered by key; empty if there is none."],
+        page: Page {
+            replies: &[
+                "Array of maps as PRLOCK.INFO gives them, ordered by the bytes of the key; empty if there is none.",
+            ],
+            errors: &[
+                (CommandError::NotAnInteger, "the count is not a plain base-10 integer"),
+                (CommandError::HolderLength, "an overlong holder label"),
+                (CommandError::Syntax, "an unknown or repeated option, or a count below 1"),
+            ],
+            notes: &[
+                "It looks into the module's own index and not into the keyspace: the literal head of `MATCH` (`job:` in \
+                 `job:*:a`) and `HOLDER` are looked up.",
+                "To page, give the last key of a page as `AFTER` of the next. Every lock that lives through all the pages \
+                 appears exactly once.",
+                "A caller sees only locks whose key its ACL lets it read. A lock past its deadline is left out at once.",
+                "It names the locks of the selected database on this node. In Cluster mode, ask every primary.",
+                "After `RENAME`, `MOVE` or `RESTORE` of a lock the first list finds it under its new name, which costs that \
+                 one list, in the worst case, a walk over the keyspace.",
+            ],
+            examples: &[(
+                "The locks of one holder, one at a time:",
+                "127.0.0.1:6379> PRLOCK.CLAIM job:1 EX 60 TOKEN one HOLDER worker-1\n\
+                     1) \"one\"\n\
+                     2) (integer) 1796085061441100\n\
+                     127.0.0.1:6379> PRLOCK.CLAIM job:2 EX 60 TOKEN two HOLDER worker-1\n\
+                     1) \"two\"\n\
+                     2) (integer) 1796085061441101\n\
+                     127.0.0.1:6379> PRLOCK.LIST MATCH job:* HOLDER worker-1 COUNT 1\n\
+                     1)  1) \"key\"\n    \
+                         2) \"job:1\"\n    \
+                         3) \"holder\"\n    \
+                         4) \"worker-1\"\n    \
+                         5) \"fence\"\n    \
+                         6) (integer) 1796085061441100\n\
+                     ...\n\
+                     127.0.0.1:6379> PRLOCK.LIST MATCH job:* HOLDER worker-1 COUNT 1 AFTER job:1\n\
+                     1)  1) \"key\"\n    \
+                         2) \"job:2\"\n\
+                     ...\n\
+                     127.0.0.1:6379> PRLOCK.LIST MATCH job:* HOLDER worker-1 COUNT 1 AFTER job:2\n\
+                     (empty array)",
+            )],
+        },
     };
 
     fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {

@@ -6,6 +6,8 @@ pub mod error;
 pub mod info;
 pub mod list;
 pub mod options;
+#[cfg(test)]
+mod pages;
 pub mod release;
 pub mod renew;
 pub mod revoke;

@@ -2,7 +2,7 @@
 
 use super::error::CommandError;
 use super::options::{self, Options, is};
-use super::spec::{Arg, ArgKind, Command, FENCE, KEY, KeyUse, Spec};
+use super::spec::{Command, FENCE, KEY, KeyUse, Page, Spec, TOKEN};
 use crate::changes::{self, free};
 use crate::server::args::Args;
 use crate::server::ctx::Ctx;
@@ -22,11 +22,40 @@ impl Command for Release {
         since: c"0.1.0",
         tips: None,
         key: Some(KeyUse::Delete),
-        args: &[KEY, Arg::plain(c"token", ArgKind::String), FENCE],
-        replies: &[
-            "Integer 1: it was this token's, and is now free or already the next waiter's.",
-            "Integer 0: it was not; nothing changed.",
-        ],
+        args: &[KEY, TOKEN, FENCE],
+        page: Page {
+            replies: &[
+                "Integer `1`: it was this token's, and is now free or already the next waiter's.",
+                "Integer `0`: it was not; nothing changed.",
+            ],
+            errors: &[
+                (CommandError::NotAnInteger, "the fence is not a plain base-10 integer"),
+                (CommandError::TokenLength, "an empty or overlong token"),
+                (CommandError::WrongType, "the key holds neither a lock nor a string"),
+                (CommandError::Syntax, "an unknown or repeated option"),
+            ],
+            notes: &[
+                "If somebody waits, the first of them has the lock before any later command runs: a client that releases \
+                 and claims again in one pipeline comes behind those who wait.",
+                "Without `FENCE` a release that was delayed or is sent twice could free a newer grant to the same token. \
+                 With it, it can't.",
+                "On a plain string that equals the token it deletes the key, as the usual compare-and-DEL script does; \
+                 with `FENCE` it replies `0`.",
+                "It works at `maxmemory`.",
+            ],
+            examples: &[(
+                "Only the token frees the lock, and only once:",
+                "127.0.0.1:6379> PRLOCK.CLAIM invoice:10 EX 60 TOKEN one\n\
+                 1) \"one\"\n\
+                 2) (integer) 1796085061441080\n\
+                 127.0.0.1:6379> PRLOCK.RELEASE invoice:10 another\n\
+                 (integer) 0\n\
+                 127.0.0.1:6379> PRLOCK.RELEASE invoice:10 one FENCE 1796085061441080\n\
+                 (integer) 1\n\
+                 127.0.0.1:6379> PRLOCK.RELEASE invoice:10 one\n\
+                 (integer) 0",
+            )],
+        },
     };
 
     fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {

@@ -2,10 +2,11 @@
 
 use super::error::CommandError;
 use super::options::{self, Options, Ttl, is};
-use super::spec::{Arg, ArgKind, Command, FENCE, KEY, KeyUse, Spec, TTL};
+use super::spec::{Command, FENCE, KEY, KeyUse, Page, Spec, TOKEN, TTL};
 use crate::changes::{self, renew};
 use crate::server::args::Args;
 use crate::server::clock;
+use crate::server::config::MAX_TTL_MS_DEFAULT;
 use crate::server::ctx::Ctx;
 use crate::server::key::Kind;
 use crate::server::main_thread::state;
@@ -25,11 +26,47 @@ impl Command for Renew {
         since: c"0.1.0",
         tips: None,
         key: Some(KeyUse::Update),
-        args: &[KEY, Arg::plain(c"token", ArgKind::String), TTL, FENCE],
-        replies: &[
-            "Integer 1: the lock is this token's, and its deadline is exactly that far away.",
-            "Integer 0: it is not (any more); nothing changed.",
-        ],
+        args: &[KEY, TOKEN, TTL, FENCE],
+        page: Page {
+            replies: &[
+                "Integer `1`: the lock is this token's, and its deadline is now exactly that far away.",
+                "Integer `0`: it is not, or not any more; nothing changed.",
+            ],
+            errors: &[
+                (CommandError::NotAnInteger, "the time or the fence is not a plain base-10 integer"),
+                (CommandError::InvalidExpire(NAME), "the time is 0, negative, or beyond what the server can store"),
+                (CommandError::AboveCap(NAME, MAX_TTL_MS_DEFAULT), "the time is above the setting `prlock.max-ttl-ms`"),
+                (CommandError::TokenLength, "an empty or overlong token"),
+                (CommandError::WrongType, "the key holds neither a lock nor a string"),
+                (CommandError::Syntax, "an unknown or repeated option, or both or neither of `EX` and `PX`"),
+            ],
+            notes: &[
+                "The new deadline replaces the old one: it is neither added to what is left, nor is a longer rest kept.",
+                "A lock that is gone is never made again. Renew early enough, at a third of the deadline say, and stop the \
+                 work on `0`. An error is not a `0`: the server may be loading, out of memory or read-only, while the lock \
+                 lives on until its deadline.",
+                "On a plain string that equals the token it sets the deadline, as the usual compare-and-PEXPIRE script \
+                 does; with `FENCE` it replies `0`, since a string has no fence.",
+                "It works at `maxmemory`.",
+                "A lock with `LINGER` is bound to the connection of its last renewal from then on.",
+            ],
+            examples: &[(
+                "Two renewals in time, and one after the release:",
+                "127.0.0.1:6379> PRLOCK.CLAIM invoice:9 PX 20000 TOKEN one\n\
+                 1) \"one\"\n\
+                 2) (integer) 1796085061441079\n\
+                 127.0.0.1:6379> PRLOCK.RENEW invoice:9 one PX 60000\n\
+                 (integer) 1\n\
+                 127.0.0.1:6379> PTTL invoice:9\n\
+                 (integer) 59994\n\
+                 127.0.0.1:6379> PRLOCK.RENEW invoice:9 one PX 60000 FENCE 1796085061441079\n\
+                 (integer) 1\n\
+                 127.0.0.1:6379> PRLOCK.RELEASE invoice:9 one\n\
+                 (integer) 1\n\
+                 127.0.0.1:6379> PRLOCK.RENEW invoice:9 one PX 60000\n\
+                 (integer) 0",
+            )],
+        },
     };
 
     fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {

@@ -2,7 +2,7 @@
 
 use super::error::CommandError;
 use super::options;
-use super::spec::{Arg, ArgKind, Command, Spec};
+use super::spec::{Arg, ArgKind, Command, Page, Spec};
 use crate::changes::{find, free};
 use crate::locks::registry::Walk;
 use crate::server::acl::User;
@@ -25,8 +25,31 @@ impl Command for Revoke {
         since: c"0.1.0",
         tips: Some(c"request_policy:all_shards response_policy:agg_sum"),
         key: None,
-        args: &[Arg::plain(c"holder", ArgKind::String)],
-        replies: &["Integer: how many locks were freed."],
+        args: &[Arg::plain(c"holder", ArgKind::String).about(c"The holder label, exactly these bytes.")],
+        page: Page {
+            replies: &["Integer: how many locks were freed."],
+            errors: &[(CommandError::EmptyHolder, "an empty label"), (CommandError::HolderLength, "an overlong label")],
+            notes: &[
+                "It is for a worker's start and stop: it drops what an earlier life of this worker left behind, and leaves \
+                 the locks of its siblings alone. So labels must be unique, as `host:pid` or the name of a pod is.",
+                "It frees only locks whose key the caller's ACL lets it write. Plain strings are never touched. Each freed \
+                 lock goes to the next who waits for it.",
+                "It acts on the selected database on this node. In Cluster mode, send it to every primary.",
+            ],
+            examples: &[(
+                "A worker starts again:",
+                "127.0.0.1:6379> PRLOCK.CLAIM task:1 EX 60 HOLDER host-3:4711\n\
+                 1) \"15b10a0cf493accc83967d928a748a80\"\n\
+                 2) (integer) 1796085061441110\n\
+                 127.0.0.1:6379> PRLOCK.CLAIM task:2 EX 60 HOLDER host-4:815\n\
+                 1) \"7c22f6e9c5f04f0a9d6f9b84a2d1b3e0\"\n\
+                 2) (integer) 1796085061441111\n\
+                 127.0.0.1:6379> PRLOCK.REVOKE host-3:4711\n\
+                 (integer) 1\n\
+                 127.0.0.1:6379> EXISTS task:1 task:2\n\
+                 (integer) 1",
+            )],
+        },
     };
 
     fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {

@@ -32,8 +32,23 @@ pub struct Spec {
     /// What it does with the key at 1; `None` for a command without a key.
     pub key: Option<KeyUse>,
     pub args: &'static [Arg],
-    /// The possible replies, for `docs/commands.md`.
+    /// The rest of its part of `docs/commands.md`.
+    #[cfg_attr(not(test), allow(dead_code, reason = "the page is written by a test; see pages.rs"))]
+    pub page: Page,
+}
+
+/// What `docs/commands.md` says of a command beside its row in the table, in Markdown.
+#[derive(Debug)]
+#[cfg_attr(not(test), allow(dead_code, reason = "the page is written by a test; see pages.rs"))]
+pub struct Page {
+    /// The possible replies.
     pub replies: &'static [&'static str],
+    /// The module's own errors, each with its cause.
+    pub errors: &'static [(CommandError, &'static str)],
+    /// What else there is to know, one paragraph each.
+    pub notes: &'static [&'static str],
+    /// Sessions with redis-cli, each behind a sentence that says what it shows. They are carried out by a test.
+    pub examples: &'static [(&'static str, &'static str)],
 }
 
 /// How a command uses its key.
@@ -52,6 +67,8 @@ pub struct Arg {
     pub token: Option<&'static CStr>,
     pub kind: ArgKind,
     pub optional: bool,
+    /// What it is for, in a few words.
+    pub about: Option<&'static CStr>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -68,16 +85,22 @@ pub enum ArgKind {
 impl Arg {
     /// An argument that stands by itself.
     pub const fn plain(name: &'static CStr, kind: ArgKind) -> Self {
-        Self { name, token: None, kind, optional: false }
+        Self { name, token: None, kind, optional: false, about: None }
     }
 
     /// An argument behind a word.
     pub const fn after(token: &'static CStr, name: &'static CStr, kind: ArgKind) -> Self {
-        Self { name, token: Some(token), kind, optional: false }
+        Self { name, token: Some(token), kind, optional: false, about: None }
     }
 
+    /// The same, and it may be left out.
     pub const fn optional(self) -> Self {
         Self { optional: true, ..self }
+    }
+
+    /// The same, with what it is for.
+    pub const fn about(self, about: &'static CStr) -> Self {
+        Self { about: Some(about), ..self }
     }
 }
 
@@ -85,11 +108,15 @@ impl Arg {
 pub const TTL: Arg = Arg::plain(
     c"expiration",
     ArgKind::OneOf(&[
-        Arg::after(c"EX", c"seconds", ArgKind::Integer),
-        Arg::after(c"PX", c"milliseconds", ArgKind::Integer),
+        Arg::after(c"EX", c"seconds", ArgKind::Integer).about(c"The deadline, this many seconds from now."),
+        Arg::after(c"PX", c"milliseconds", ArgKind::Integer).about(c"The same in milliseconds."),
     ]),
 );
 /// The key of every keyed command.
-pub const KEY: Arg = Arg::plain(c"key", ArgKind::Key);
+pub const KEY: Arg = Arg::plain(c"key", ArgKind::Key).about(c"The lock's name.");
 /// The fence that RENEW and RELEASE may name.
-pub const FENCE: Arg = Arg::after(c"FENCE", c"fence", ArgKind::Integer).optional();
+pub const FENCE: Arg = Arg::after(c"FENCE", c"fence", ArgKind::Integer)
+    .optional()
+    .about(c"Only if the lock is still the grant with this fence.");
+/// The token that RENEW and RELEASE must show.
+pub const TOKEN: Arg = Arg::plain(c"token", ArgKind::String).about(c"The token that CLAIM has replied.");

@@ -98,7 +98,7 @@ fn arguments(args: &[Arg], kept: &mut Vec<Box<[RedisModuleCommandArg]>>) -> *mut
             type_: kind,
             key_spec_index: if matches!(arg.kind, ArgKind::Key) { 0 } else { -1 },
             token: text(arg.token),
-            summary: ptr::null(),
+            summary: text(arg.about),
             since: ptr::null(),
             flags: if arg.optional { raw::REDISMODULE_CMD_ARG_OPTIONAL as c_int } else { 0 },
             deprecated_since: ptr::null(),
