@@ -206,7 +206,7 @@ impl Lock {
 
     /// Bytes on the heap, without the allocator's own rounding.
     pub fn heap_bytes(&self) -> usize {
-        size_of::<Head>().saturating_add(2 * size_of::<usize>()).saturating_add(self.0.slice.len())
+        size_of::<(Head, usize, usize)>().saturating_add(self.0.slice.len())
     }
 
     /// Gives the keyspace's share away as a pointer; `server/value.rs` takes it back.
