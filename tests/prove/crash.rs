@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use rand::RngExt as _;
@@ -11,7 +10,7 @@ use rand::rngs::StdRng;
 
 use crate::call::{Answer, Ask, Call, now_us};
 use crate::history::{self, State, rules};
-use crate::load::{self, Load, Settings, Target};
+use crate::load::{self, Load, Settings};
 use crate::run::Run;
 use crate::support::{Builder, Server};
 
@@ -21,7 +20,7 @@ pub fn always(run: &Run) -> String {
     let near = Settings { prefix: "near-", ttl_ms: (20, 400), ..Settings::default() };
     let mut lives = [Life::new(far), Life::new(near)];
     let server = Server::builder().aof().start();
-    let target = target(&server);
+    let target = load::one_server(&server);
     let (mut kills, mut calls) = (0, Vec::new());
     while run.goes_on() {
         kills += 1;
@@ -79,7 +78,7 @@ pub fn everysec(run: &Run) -> String {
     // A file that ends in the middle of a command is what a power cut leaves.
     let server = everysec_server().start();
     let settings = Settings { think_us: 4_000, ..Settings::default() };
-    let target = target(&server);
+    let target = load::one_server(&server);
     let (mut cuts, mut calls, mut lost) = (0, Vec::new(), 0);
     while run.goes_on() {
         cuts += 1;
@@ -164,11 +163,6 @@ fn newest_aof(server: &Server) -> File {
         number.expect("the number of an AOF file")
     });
     File::options().write(true).open(newest.expect("an incremental AOF file")).expect("open the AOF")
-}
-
-fn target(server: &Server) -> Target {
-    let port = server.port();
-    Arc::new(move || port)
 }
 
 fn pause(rng: &mut StdRng, range_ms: std::ops::Range<u64>) {

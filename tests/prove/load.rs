@@ -8,15 +8,14 @@ use std::time::Duration;
 
 use rand::RngExt as _;
 use rand::rngs::StdRng;
-use redis::{Cmd, ConnectionLike, Value};
+use redis::{Cmd, Value};
 
 use crate::call::{Answer, Ask, Attempt, Call, Mode, now_us};
+use crate::link::{Direct, Link, Reply};
 use crate::run::Run;
-use crate::support::{Conn, bytes, int, items, map};
+use crate::support::{Conn, Server, bytes, int, items, map};
 
-/// Longer than any wait or stop of a server.
-const READ_TIMEOUT: Duration = Duration::from_secs(60);
-/// Before a connection is tried again.
+/// Before a server that could not be reached is tried again.
 const PAUSE: Duration = Duration::from_millis(2);
 
 static LAST_ATTEMPT: AtomicU32 = AtomicU32::new(0);
@@ -64,8 +63,14 @@ impl Settings {
     }
 }
 
-/// Where the server is now; it may move.
-pub type Target = Arc<dyn Fn() -> u16 + Send + Sync>;
+/// How a client reaches the locks: told its number, it says.
+pub type Target = Arc<dyn Fn(usize) -> Box<dyn Link> + Send + Sync>;
+
+/// One server on one port for ever.
+pub fn one_server(server: &Server) -> Target {
+    let port = server.port();
+    Arc::new(move |_| Box::new(Direct::new(move || port)))
+}
 
 /// Clients at work.
 pub struct Load {
@@ -83,8 +88,7 @@ impl Load {
                     number,
                     rng: run.rng(round.wrapping_mul(1_000).wrapping_add(number as u64)),
                     settings: settings.clone(),
-                    target: target.clone(),
-                    link: None,
+                    link: target(number),
                     mine: BTreeMap::new(),
                     old: Vec::new(),
                     calls: Vec::new(),
@@ -125,8 +129,7 @@ struct Client {
     number: usize,
     rng: StdRng,
     settings: Settings,
-    target: Target,
-    link: Option<Conn>,
+    link: Box<dyn Link>,
     /// What this client thinks it holds, or may hold since the answer was lost.
     mine: BTreeMap<usize, Attempt>,
     /// Claims of its past, for late repeats.
@@ -168,19 +171,19 @@ impl Client {
     }
 
     fn call(&mut self, key: usize, ask: Ask) {
-        let Some(mut link) = self.link.take().or_else(|| connect((self.target)())) else {
-            std::thread::sleep(PAUSE);
-            return;
-        };
         let block_ms = self.rng.random_range(1..=self.settings.block_ms.max(1));
         let command = command(&self.settings.key(key), &ask, block_ms);
         let start_us = now_us();
-        let answer = send(&mut link, &command, &ask);
+        let answer = match self.link.call(&command) {
+            Reply::NotSent => {
+                std::thread::sleep(PAUSE);
+                return;
+            }
+            Reply::Lost => Answer::Lost,
+            Reply::Error(code) => Answer::Error(code),
+            Reply::Value(value) => answer(&ask, &value),
+        };
         let end_us = now_us();
-        // A server that says that it can't, may be another's replica by now.
-        if !matches!(answer, Answer::Lost | Answer::Error(_)) {
-            self.link = Some(link);
-        }
         match (&ask, &answer) {
             (Ask::Claim { attempt, .. }, Answer::Granted(_) | Answer::Lost) => {
                 self.mine.insert(key, *attempt);
@@ -197,13 +200,6 @@ impl Client {
         }
         self.calls.push(Call { client: self.number, key, ask, start_us, end_us, answer });
     }
-}
-
-/// A connection, if the server takes one.
-pub fn connect(port: u16) -> Option<Conn> {
-    let conn = Conn::open(port, Conn::resp2()).ok()?;
-    conn.set_read_timeout(Some(READ_TIMEOUT)).ok()?;
-    Some(conn)
 }
 
 fn command(key: &str, ask: &Ask, block_ms: u64) -> Cmd {
@@ -229,15 +225,6 @@ fn command(key: &str, ask: &Ask, block_ms: u64) -> Cmd {
 
 fn token(attempt: Attempt) -> String {
     format!("token-{attempt}")
-}
-
-fn send(link: &mut Conn, command: &Cmd, ask: &Ask) -> Answer {
-    match link.req_command(command) {
-        Ok(Value::ServerError(error)) => Answer::Error(error.code().to_owned()),
-        Ok(value) => answer(ask, &value),
-        Err(error) if error.code().is_some() => Answer::Error(error.to_string()),
-        Err(_) => Answer::Lost,
-    }
 }
 
 /// What a reply says to the one who asked.

@@ -8,9 +8,11 @@
 mod support;
 
 mod call;
+mod cluster;
 mod commands;
 mod crash;
 mod history;
+mod link;
 mod load;
 mod run;
 mod unrelated;
@@ -33,6 +35,11 @@ const PARTS: &[Part] = &[
     Part { name: "crash-everysec", about: "power cuts, no more lost than the last second", body: crash::everysec },
     Part { name: "commands", about: "commands at random, with clients that vanish", body: commands::fuzz },
     Part { name: "unrelated", about: "another application beside the locks", body: unrelated::unrelated },
+    Part {
+        name: "cluster",
+        about: "slots that move, primaries that hand over, one that is lost",
+        body: cluster::cluster,
+    },
 ];
 
 fn main() -> ExitCode {

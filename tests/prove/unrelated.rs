@@ -2,23 +2,21 @@
 //! WATCH and its client-side cache see no noise from calls that were refused, and MOVE and COPY leave it on its database.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 use redis::Value;
 
 use crate::history::{self, rules};
-use crate::load::{Load, Settings};
+use crate::load::{self, Load, Settings};
 use crate::run::Run;
 use crate::support::{Conn, Raw, Server, bytes, int, items, text};
 
 pub fn unrelated(run: &Run) -> String {
     let server =
         Server::builder().config("notify-keyspace-events", "AKEd").config("maxmemory-policy", "noeviction").start();
-    let port = server.port();
     let settings = Settings { ttl_ms: (5, 300), keys: 6, ..Settings::default() };
-    let load = Load::start(run, 0, &settings, &(Arc::new(move || port) as _));
+    let load = Load::start(run, 0, &settings, &load::one_server(&server));
 
     // A lock that is held all the time, and on which everybody is refused.
     let mut holder = server.conn();

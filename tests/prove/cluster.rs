@@ -1,0 +1,309 @@
+//! Redis Cluster: three primaries and three replicas, made by redis-cli, under load of clients that follow redirections,
+//! while slots move, primaries hand over, and one is lost. At no time has a lock two holders.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::RngExt as _;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom as _;
+
+use crate::call::{Answer, Ask, Call, now_us};
+use crate::history::{self, rules};
+use crate::link::{Library, Link, Reply, Router};
+use crate::load::{self, Load, Settings, Target};
+use crate::run::Run;
+use crate::support::{
+    Builder, Cluster, PATIENCE, Server, bytes, int, items, map, server_kind, slot_owner, text, wait_until,
+};
+
+/// Locks that are held all through, to be moved and listed.
+const KEPT: usize = 60;
+
+pub fn cluster(run: &Run) -> String {
+    let cluster = make();
+    let nodes = &cluster.nodes;
+    let ports: Vec<u16> = nodes.iter().map(Server::port).collect();
+    routes(nodes, &ports);
+
+    let mut rng = run.rng(0);
+    let far = Settings { prefix: "far-", ..Settings::default() };
+    let near = Settings { prefix: "near-", ttl_ms: (20, 400), clients: 4, ..Settings::default() };
+    let mut tally = Tally::default();
+    let mut calls = 0;
+    let mut before = [BTreeMap::new(), BTreeMap::new()];
+    let mut all = Vec::new();
+    while run.goes_on() || tally.is_incomplete() {
+        let round = tally.rounds + 1;
+        let target = target(&ports);
+        let loads = [&far, &near].map(|settings| Load::start(run, round, settings, &target));
+        let keys: Vec<String> =
+            (0..far.keys).map(|key| far.key(key)).chain((0..near.keys).map(|key| near.key(key))).collect();
+        for _ in 0..3 {
+            disturb(&cluster, &keys, &mut rng, &mut tally);
+            std::thread::sleep(Duration::from_millis(rng.random_range(0..100)));
+        }
+        loads.iter().for_each(Load::tell_to_stop);
+        let seen = loads.map(Load::finish);
+        for ((settings, mut seen), before) in [&far, &near].into_iter().zip(seen).zip(&mut before) {
+            let looks = looks(&ports, settings);
+            seen.extend(looks.iter().cloned());
+            calls += history::check(&seen, before);
+            *before = history::seen(&looks, settings);
+            all.extend(seen);
+        }
+        kept_are_listed_once(&cluster);
+        tally.rounds = round;
+        run.progress(|| format!("{tally:?}, {calls} calls"));
+    }
+    let grants = rules::fences_rise(&all);
+    let lost = lose_a_primary(run, &cluster, &ports);
+    format!(
+        "{tally:?}; {calls} calls explained by one lock each, wherever it was; {grants} fences rise; LIST and REVOKE saw each of {KEPT} locks once; {lost}"
+    )
+}
+
+/// What was done.
+#[derive(Debug, Default)]
+struct Tally {
+    rounds: u64,
+    slots_moved: u64,
+    keys_migrated_alone: u64,
+    reshards: u64,
+    failovers: u64,
+    atomic_migrations: u64,
+}
+
+impl Tally {
+    /// A run too short to have done everything once goes on until it has.
+    fn is_incomplete(&self) -> bool {
+        self.slots_moved == 0
+            || self.reshards == 0
+            || self.failovers == 0
+            || (has_atomic_migration() && self.atomic_migrations == 0)
+    }
+}
+
+/// Valkey 9 moves slots in one step.
+fn has_atomic_migration() -> bool {
+    server_kind() == crate::support::ServerKind::Valkey9
+}
+
+fn make() -> Cluster {
+    let nodes: Vec<Server> = (0..6).map(|_| Builder::cluster_node(Server::builder()).aof().start()).collect();
+    let mut create = Command::new("redis-cli");
+    create.args(["--cluster", "create"]);
+    create.args(nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())));
+    create.args(["--cluster-replicas", "1", "--cluster-yes"]);
+    run_tool(&mut create);
+    let cluster = Cluster::of(nodes, 3);
+    cluster.wait_ready();
+    cluster
+}
+
+#[track_caller]
+fn run_tool(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}; is redis-tools installed?"));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{command:?} failed:\n{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+/// A client library for clusters finds every lock, LIST and REVOKE run on every node, and the sum is right.
+#[track_caller]
+fn routes(nodes: &[Server], ports: &[u16]) {
+    let mut library = Library::new(ports);
+    for (key, holder) in (0..KEPT).map(|number| (format!("kept-{number}"), number % 2)) {
+        let mut claim = redis::cmd("PRLOCK.CLAIM");
+        claim.arg(&key).arg("PX").arg(86_400_000).arg("TOKEN").arg("t").arg("HOLDER").arg(format!("keeper-{holder}"));
+        let Reply::Value(grant) = library.call(&claim) else { panic!("no answer to a claim through the library") };
+        assert_eq!(bytes(&items(&grant)[0]), b"t");
+        let mut renew = redis::cmd("PRLOCK.RENEW");
+        let Reply::Value(renewed) = library.call(renew.arg(&key).arg("t").arg("PX").arg(86_400_000)) else {
+            panic!("no answer to a renewal through the library")
+        };
+        assert_eq!(int(&renewed), 1);
+    }
+    let mut revoked = 0;
+    for node in nodes.iter().filter(|node| node.is_primary()) {
+        revoked += int(&node.conn().ok(("PRLOCK.REVOKE", "keeper-0")));
+    }
+    assert_eq!(revoked, i64::try_from(KEPT / 2).expect("a number"), "revoked over all nodes");
+    for number in (0..KEPT).step_by(2) {
+        let mut claim = redis::cmd("PRLOCK.CLAIM");
+        claim
+            .arg(format!("kept-{number}"))
+            .arg("PX")
+            .arg(86_400_000)
+            .arg("TOKEN")
+            .arg("t")
+            .arg("HOLDER")
+            .arg("keeper-0");
+        assert!(matches!(library.call(&claim), Reply::Value(_)), "a claim of what was revoked");
+    }
+}
+
+/// Every lock that is held all through is in the LIST of exactly one primary, and in that of its replica.
+#[track_caller]
+fn kept_are_listed_once(cluster: &Cluster) {
+    let due: BTreeSet<Vec<u8>> = (0..KEPT).map(|number| format!("kept-{number}").into_bytes()).collect();
+    let list = |node: &Server| -> Vec<Vec<u8>> {
+        let rows = items(&node.conn().ok(("PRLOCK.LIST", "MATCH", "kept-*")));
+        rows.iter().map(|row| bytes(&map(row)["key"])).collect()
+    };
+    wait_until("every kept lock to be listed once", PATIENCE, || {
+        for is_primary in [true, false] {
+            let nodes = cluster.nodes.iter().filter(|node| node.is_primary() == is_primary);
+            let listed: Vec<Vec<u8>> = nodes.flat_map(list).collect();
+            let set: BTreeSet<Vec<u8>> = listed.iter().cloned().collect();
+            (listed.len() == due.len() && set == due).then_some(())?;
+        }
+        Some(())
+    });
+}
+
+fn target(ports: &[u16]) -> Target {
+    let ports = ports.to_vec();
+    Arc::new(move |client| -> Box<dyn Link> {
+        if client % 4 == 3 { Box::new(Library::new(&ports)) } else { Box::new(Router::new(&ports)) }
+    })
+}
+
+/// A look at every lock through the cluster.
+fn looks(ports: &[u16], settings: &Settings) -> Vec<Call> {
+    let mut link = Router::new(ports);
+    (0..settings.keys)
+        .map(|key| {
+            let start_us = now_us();
+            let Reply::Value(value) = link.call(redis::cmd("PRLOCK.INFO").arg(settings.key(key))) else {
+                panic!("no answer to PRLOCK.INFO of {}", settings.key(key))
+            };
+            let answer = Answer::Seen(load::seen(&value));
+            Call { client: usize::MAX, key, ask: Ask::Look, start_us, end_us: now_us(), answer }
+        })
+        .collect()
+}
+
+fn disturb(cluster: &Cluster, keys: &[String], rng: &mut StdRng, tally: &mut Tally) {
+    let slot = cluster.nodes[0].slot(keys.choose(rng).expect("a key"));
+    let source = cluster.owner(slot);
+    let others: Vec<&Server> =
+        cluster.nodes.iter().filter(|node| node.is_primary() && node.port() != source.port()).collect();
+    let target = others.choose(rng).expect("another primary");
+    match rng.random_range(0..10) {
+        0..5 => move_by_hand(source, target, slot, keys, rng, tally),
+        5 | 6 => {
+            // Some slots, whichever redis-cli takes; among them those of kept locks.
+            run_tool(Command::new("redis-cli").args([
+                "--cluster",
+                "reshard",
+                &format!("127.0.0.1:{}", source.port()),
+                "--cluster-from",
+                &source.cluster_id(),
+                "--cluster-to",
+                &target.cluster_id(),
+                "--cluster-slots",
+                "150",
+                "--cluster-yes",
+            ]));
+            tally.reshards += 1;
+        }
+        7 | 8 if has_atomic_migration() => {
+            move_in_one_step(source, target, slot);
+            tally.atomic_migrations += 1;
+        }
+        7 | 8 => move_by_hand(source, target, slot, keys, rng, tally),
+        _ => {
+            hand_over(cluster, source);
+            tally.failovers += 1;
+        }
+    }
+    cluster.wait_ready();
+}
+
+/// Key by key, with pauses in which the slot is here and there.
+fn move_by_hand(source: &Server, target: &Server, slot: u16, keys: &[String], rng: &mut StdRng, tally: &mut Tally) {
+    source.begin_to_move_slot(slot, target);
+    std::thread::sleep(Duration::from_millis(rng.random_range(0..150)));
+    for key in keys.iter().filter(|key| source.slot(key) == slot) {
+        source.migrate_key(key.as_bytes(), target);
+        tally.keys_migrated_alone += 1;
+        std::thread::sleep(Duration::from_millis(rng.random_range(0..150)));
+    }
+    source.finish_to_move_slot(slot, target);
+    tally.slots_moved += 1;
+}
+
+/// The whole slot, copied while it is served, and handed over at once.
+#[track_caller]
+pub fn move_in_one_step(source: &Server, target: &Server, slot: u16) {
+    let mut conn = source.conn();
+    conn.ok(("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", target.cluster_id()));
+    wait_until("the slot's migration", PATIENCE, || {
+        let jobs = items(&conn.ok(("CLUSTER", "GETSLOTMIGRATIONS")));
+        let last = map(jobs.first()?);
+        let state = text(&last["state"]);
+        assert!(!["failed", "canceled"].contains(&&*state), "the slot's migration failed: {last:?}\n{}", target.log());
+        (state == "success").then_some(())
+    });
+    for node in [source, target] {
+        wait_until("the slot to be the target's", PATIENCE, || {
+            (slot_owner(&mut node.conn(), slot)? == target.port()).then_some(())
+        });
+    }
+}
+
+/// A replica takes over from its primary with its consent, so that nothing is lost.
+fn hand_over(cluster: &Cluster, primary: &Server) {
+    let id = primary.cluster_id();
+    let replica = cluster
+        .nodes
+        .iter()
+        .find(|node| {
+            let nodes = text(&node.conn().ok(("CLUSTER", "NODES")));
+            nodes.lines().any(|line| line.contains("myself,slave") && line.contains(&id))
+        })
+        .expect("a replica of every primary");
+    wait_until("the replica to take over", PATIENCE, || {
+        // It may time out under load; then it is asked again.
+        let _ = replica.conn().call(("CLUSTER", "FAILOVER"));
+        for _ in 0..200 {
+            if replica.is_primary() {
+                return Some(());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        None
+    });
+    wait_until("the old primary to follow", PATIENCE, || (!primary.is_primary()).then_some(()));
+}
+
+/// A primary ends without a word under load: its replica takes over, perhaps without the last grants, but with greater
+/// fences, and comes back as a replica.
+fn lose_a_primary(run: &Run, cluster: &Cluster, ports: &[u16]) -> String {
+    let settings = Settings { prefix: "lost-", ..Settings::default() };
+    let load = Load::start(run, u64::MAX, &settings, &target(ports));
+    std::thread::sleep(Duration::from_millis(500));
+    let slot = cluster.nodes[0].slot(&settings.key(0));
+    let primary = cluster.owner(slot);
+    primary.kill9();
+    let rest: Vec<&Server> = cluster.nodes.iter().filter(|node| node.port() != primary.port()).collect();
+    wait_until("a replica to take over from the lost node", PATIENCE, || {
+        let owner = slot_owner(&mut rest[0].conn(), slot)?;
+        let is_up = |node: &&Server| text(&node.conn().ok(("CLUSTER", "INFO"))).contains("cluster_state:ok");
+        (owner != primary.port() && rest.iter().all(is_up)).then_some(())
+    });
+    std::thread::sleep(Duration::from_millis(500));
+    primary.restart();
+    cluster.wait_ready();
+    let calls = load.finish();
+    let mut grants = 0;
+    for key in 0..settings.keys {
+        let of_key: Vec<Call> = calls.iter().filter(|call| call.key == key).cloned().collect();
+        grants += rules::fences_rise(&of_key);
+    }
+    kept_are_listed_once(cluster);
+    format!("a primary lost: {grants} fences rise from key to key, and every kept lock is there")
+}
