@@ -7,6 +7,7 @@ use crate::locks::lock::Lock;
 use crate::locks::registry::Registry;
 use crate::server::acl::User;
 use crate::server::ctx::Ctx;
+use crate::server::imports;
 use crate::server::key::{Key, Kind};
 use crate::server::main_thread::state;
 use crate::server::scan;
@@ -84,11 +85,14 @@ fn look(ctx: Ctx<'_>, db: i32, name: &[u8]) {
     }
 }
 
-/// The deadline of a lock of the selected database, if it still lies under its name, is not past its deadline, and `user`
-/// may read it. `Some(None)`: it has no deadline.
+/// The deadline of a lock of the selected database, if it still lies under its name, is this node's and not past its
+/// deadline, and `user` may read it. `Some(None)`: it has no deadline.
 pub fn verify(ctx: Ctx<'_>, lock: &Lock, user: Option<&User>) -> Option<Option<i64>> {
     let name = OwnedStr::new(lock.key());
     if user.is_some_and(|user| !user.may_read(name.as_str())) {
+        return None;
+    }
+    if imports::is_importing(name.as_str()) {
         return None;
     }
     let key = Key::look(ctx, name.as_str());

@@ -8,6 +8,7 @@ use crate::locks::registry::Walk;
 use crate::server::acl::User;
 use crate::server::args::Args;
 use crate::server::ctx::Ctx;
+use crate::server::imports;
 use crate::server::key::{Key, Kind};
 use crate::server::main_thread::state;
 use crate::server::string::OwnedStr;
@@ -71,7 +72,7 @@ fn revoke(ctx: Ctx<'_>, holder: &[u8], user: &User) -> i64 {
     let mut freed = 0i64;
     for lock in locks {
         let name = OwnedStr::new(lock.key());
-        if !user.may_write(name.as_str()) {
+        if !user.may_write(name.as_str()) || imports::is_importing(name.as_str()) {
             continue;
         }
         let key = Key::look(ctx, name.as_str());

@@ -1,6 +1,6 @@
 //! All that the module remembers beside the keyspace, in one place.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ffi::CStr;
 use std::hash::{BuildHasher, RandomState};
 
@@ -31,6 +31,8 @@ pub struct State {
     pub bindings: Bindings,
     pub stats: Stats,
     pub jobs: VecDeque<Job>,
+    /// Slots whose locks are another node's copies yet; see `server/imports.rs`.
+    pub importing: BTreeSet<u32>,
     /// The last key that was looked at without a sign of change.
     pub patrol: Option<Place>,
     /// Where and when (monotonic ms) the last lock was unlinked that nothing has explained yet: an expiry and an eviction

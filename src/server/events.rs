@@ -15,7 +15,7 @@ use redis_module::raw::{
 use super::ctx::Ctx;
 use super::main_thread::state;
 use super::string::Str;
-use super::{OK, blocking, clock, config, soon, stream, timer};
+use super::{OK, blocking, clock, config, imports, soon, stream, timer};
 use crate::changes;
 use crate::locks::state::Job;
 
@@ -28,7 +28,7 @@ const EXPLAINED_WITHIN_MS: i64 = 100;
 static WATCHES_TURNS: AtomicBool = AtomicBool::new(false);
 
 /// Subscribes to everything. Last of all at load, since on Redis 7.0 a module that fails after this leaves a callback
-/// into memory that is gone. Ids above 17 mean different events on Redis and Valkey: none of them is used.
+/// into memory that is gone. Ids above 17 mean different events on Redis and Valkey; see `imports.rs` for the one that is used.
 pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
     let events: [(u64, RedisModuleEventCallback); 9] = [
         (raw::REDISMODULE_EVENT_FLUSHDB, Some(flushed)),
@@ -48,6 +48,7 @@ pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
             return false;
         }
     }
+    imports::subscribe(ctx);
     // Not the generic class: it would cost every DEL and EXPIRE of the whole server a call, and on Valkey 8.1 it breaks
     // MOVE and COPY for all clients (valkey #4024).
     let classes = raw::REDISMODULE_NOTIFY_EXPIRED | raw::REDISMODULE_NOTIFY_EVICTED;

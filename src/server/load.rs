@@ -7,7 +7,7 @@ use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 
 use super::args::Args;
 use super::log::{Level, log};
-use super::{ERR, OK, config, events, info, lock_type, register, stream, timer};
+use super::{ERR, OK, config, events, imports, info, lock_type, register, stream, timer};
 use crate::commands::COMMANDS;
 
 /// The module's version as the server prints it: 1.2.3 is 10203.
@@ -42,7 +42,9 @@ fn load(ctx: *mut RedisModuleCtx, args: &Args<'_>) -> Result<(), &'static str> {
     let ensure = |done: bool, why| if done { Ok(()) } else { Err(why) };
     ensure(has_api(), "prlock: this server is too old; Redis 7.0, Valkey 8.0 or later is needed")?;
     let max_ttl_ms = config::from_arguments(args)?;
-    let options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
+    let options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
+        | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
+        | imports::option();
     // SAFETY: a live context in OnLoad. All options in one call: each call replaces the last one's.
     let _ = api!(RedisModule_SetModuleOptions(ctx, options as c_int));
     timer::start(ctx);

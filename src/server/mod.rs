@@ -27,6 +27,7 @@ pub mod clock;
 pub mod config;
 pub mod ctx;
 pub mod events;
+pub mod imports;
 pub mod info;
 pub mod key;
 pub mod load;

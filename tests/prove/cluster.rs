@@ -82,13 +82,8 @@ impl Tally {
         self.slots_moved == 0
             || self.reshards == 0
             || self.failovers == 0
-            || (has_atomic_migration() && self.atomic_migrations == 0)
+            || (server_kind().moves_slots_in_one_step() && self.atomic_migrations == 0)
     }
-}
-
-/// Valkey 9 moves slots in one step.
-fn has_atomic_migration() -> bool {
-    server_kind() == crate::support::ServerKind::Valkey9
 }
 
 fn make() -> Cluster {
@@ -210,7 +205,7 @@ fn disturb(cluster: &Cluster, keys: &[String], rng: &mut StdRng, tally: &mut Tal
             ]));
             tally.reshards += 1;
         }
-        7 | 8 if has_atomic_migration() => {
+        7 | 8 if server_kind().moves_slots_in_one_step() => {
             move_in_one_step(source, target, slot);
             tally.atomic_migrations += 1;
         }

@@ -4,6 +4,7 @@ mod announcements;
 mod bytes;
 mod claim;
 mod clock;
+mod cluster;
 mod docs;
 mod effects;
 mod errors;

@@ -43,6 +43,11 @@ impl ServerKind {
         self.at_least_7_2()
     }
 
+    /// Has `CLUSTER MIGRATESLOTS`.
+    pub fn moves_slots_in_one_step(self) -> bool {
+        self == Self::Valkey9
+    }
+
     /// The program to run: named by `PRLOCK_REDIS7`, `PRLOCK_REDIS8`, `PRLOCK_VALKEY8` or `PRLOCK_VALKEY9`; else
     /// `redis-server` of the PATH for Redis 7, and what `make servers` has fetched for the others.
     pub fn program(self) -> PathBuf {

@@ -8,8 +8,8 @@
 
 mod builder;
 mod census;
-mod compile;
 mod cluster;
+mod compile;
 mod conn;
 mod dump;
 mod folder;
@@ -31,8 +31,8 @@ mod waiting;
 
 pub use builder::{Builder, StartFailure, module_path};
 pub use census::{LOCK_TYPE, lock_info};
-pub use compile::compile_c;
 pub use cluster::{Cluster, slot_owner};
+pub use compile::compile_c;
 pub use conn::Conn;
 pub use dump::{Dumper, Stored, crc64};
 pub use info::find as find_info;
