@@ -15,6 +15,8 @@ mod harness;
 mod holder;
 mod hooks;
 mod metrics;
+mod listing;
+mod model;
 mod other_module;
 mod pages;
 mod payloads;
