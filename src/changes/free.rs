@@ -80,11 +80,12 @@ pub fn string(ctx: Ctx<'_>, mut key: Key<'_>) {
 
 /// Cuts a lock's deadline to at most `cut_at_ms`, Unix time in ms, since its holder's connection is closed.
 pub fn linger(ctx: Ctx<'_>, mut key: Key<'_>, held: &Lock, cut_at_ms: i64) {
-    if cut_at_ms <= clock::wall().ms() {
-        lock(ctx, key, held, Cause::Linger);
+    if key.expires_at_ms().is_some_and(|at_ms| at_ms <= cut_at_ms) {
         return;
     }
-    if key.expires_at_ms().is_some_and(|at_ms| at_ms <= cut_at_ms) {
+    state(|state| state.stats.lingered = state.stats.lingered.saturating_add(1));
+    if cut_at_ms <= clock::wall().ms() {
+        lock(ctx, key, held, Cause::Linger);
         return;
     }
     key.set_expires_at_ms(Some(cut_at_ms));

@@ -45,7 +45,7 @@ pub fn new(ctx: Ctx<'_>, key: Key<'_>, terms: Terms<'_>, now: Now, cause: Cause)
     };
     let lock = Lock::new(key.name().bytes(), &grant);
     let change = if cause == Cause::Steal { Change::Steal } else { Change::Claim };
-    store(ctx, key, &lock, now.ms().saturating_add(terms.ttl_ms), change, terms.client_id)?;
+    store(ctx, key, &lock, now.ms().saturating_add(terms.ttl_ms), change, terms.connection_id)?;
     state(|state| {
         let stats = &mut state.stats;
         stats.claims_granted = stats.claims_granted.saturating_add(1);
@@ -65,7 +65,7 @@ pub fn again(ctx: Ctx<'_>, key: Key<'_>, held: &Lock, terms: Terms<'_>, now: Now
     let grant =
         Grant { holder: terms.holder, renewed_at_ms: now.ms(), linger_ms: terms.linger_ms, ..held.grant(&token) };
     let lock = Lock::new(key.name().bytes(), &grant);
-    store(ctx, key, &lock, now.ms().saturating_add(terms.ttl_ms), Change::Claim, terms.client_id)?;
+    store(ctx, key, &lock, now.ms().saturating_add(terms.ttl_ms), Change::Claim, terms.connection_id)?;
     state(|state| state.stats.claims_repeated = state.stats.claims_repeated.saturating_add(1));
     Ok(lock)
 }
@@ -76,7 +76,7 @@ fn store(
     lock: &Lock,
     expires_at_ms: i64,
     change: Change,
-    client_id: u64,
+    connection_id: Option<u64>,
 ) -> Result<(), CommandError> {
     let old = key.lock().map(|seen| seen.clone());
     if !key.put(lock) {
@@ -100,7 +100,7 @@ fn store(
         }
     });
     if lock.linger_ms().is_some() {
-        super::bind(ctx, client_id, lock);
+        super::bind(ctx, connection_id, lock);
     }
     super::wake::arm();
     super::announce(ctx, name, lock, change, Some(expires_at_ms));

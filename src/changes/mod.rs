@@ -36,16 +36,13 @@ fn announce(ctx: Ctx<'_>, key: Str<'_>, lock: &Lock, change: Change, expires_at_
     }
 }
 
-/// Binds a lock that lingers to the connection that claimed or renewed it; to nobody, if that is not a connection: a script
-/// or another module.
-fn bind(ctx: Ctx<'_>, client_id: u64, lock: &Lock) {
-    let (db, is_connected) = (ctx.db(), ctx.is_connected(client_id));
-    state(|state| {
-        if is_connected {
-            state.bindings.bind(client_id, db, lock);
-        } else {
-            state.bindings.unbind(lock.fence());
-        }
+/// Binds a lock that lingers to the connection that claimed or renewed it; to nobody, if that was a script or another
+/// module.
+fn bind(ctx: Ctx<'_>, connection_id: Option<u64>, lock: &Lock) {
+    let db = ctx.db();
+    state(|state| match connection_id {
+        Some(id) => state.bindings.bind(id, db, lock),
+        None => state.bindings.unbind(lock.fence()),
     });
 }
 

@@ -13,7 +13,7 @@ pub fn lock(ctx: Ctx<'_>, mut key: Key<'_>, lock: &Lock, now_ms: i64, expires_at
     let name = key.name();
     drop(key);
     if lock.linger_ms().is_some() {
-        super::bind(ctx, ctx.client_id(), lock);
+        super::bind(ctx, ctx.connection_id(), lock);
     }
     set_wake(ctx, name.bytes(), expires_at_ms);
     super::announce(ctx, name, lock, Change::Renew, Some(expires_at_ms));

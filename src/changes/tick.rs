@@ -96,7 +96,6 @@ fn linger(ctx: Ctx<'_>, fence: u64, client_id: u64, closed_at_ms: i64) {
     state(|state| state.bindings.unbind(fence));
     with_lock(ctx, db, lock.key(), |ctx, key, found| {
         if let (true, Some(linger_ms)) = (found.fence() == fence, found.linger_ms()) {
-            state(|state| state.stats.lingered = state.stats.lingered.saturating_add(1));
             free::linger(ctx, key, &found, closed_at_ms.saturating_add(linger_ms));
         }
     });

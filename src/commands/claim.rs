@@ -238,7 +238,7 @@ impl<'a> Request<'a> {
             holder: self.holder.unwrap_or_else(|| options::holder(label).unwrap_or_default()),
             ttl_ms: self.ttl_ms,
             linger_ms: self.linger_ms,
-            client_id: ctx.client_id(),
+            connection_id: self.linger_ms.and_then(|_| ctx.connection_id()),
         };
         let key = ctx.open(self.key, true);
         let lock = match key.kind() {

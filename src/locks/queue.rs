@@ -19,8 +19,8 @@ pub struct Wish {
     /// Counted from the grant.
     pub ttl_ms: i64,
     pub linger_ms: Option<i64>,
-    /// The server's id of the connection.
-    pub client_id: u64,
+    /// The server's id of the connection, for LINGER.
+    pub connection_id: Option<u64>,
 }
 
 /// The same, borrowed: what a client asks for that need not wait.
@@ -30,7 +30,7 @@ pub struct Terms<'a> {
     pub holder: &'a [u8],
     pub ttl_ms: i64,
     pub linger_ms: Option<i64>,
-    pub client_id: u64,
+    pub connection_id: Option<u64>,
 }
 
 impl Terms<'_> {
@@ -41,7 +41,7 @@ impl Terms<'_> {
             holder: self.holder.into(),
             ttl_ms: self.ttl_ms,
             linger_ms: self.linger_ms,
-            client_id: self.client_id,
+            connection_id: self.connection_id,
         }
     }
 }
@@ -53,7 +53,7 @@ impl Wish {
             holder: &self.holder,
             ttl_ms: self.ttl_ms,
             linger_ms: self.linger_ms,
-            client_id: self.client_id,
+            connection_id: self.connection_id,
         }
     }
 }

@@ -50,6 +50,13 @@ impl Flags {
         self.0 & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
     }
 
+    /// A script, or another module's call outside of a transaction: the client of the context is none of a connection.
+    fn is_own_client(self) -> bool {
+        self.0 & raw::REDISMODULE_CTX_FLAGS_LUA != 0
+            || self.0 & (raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING | raw::REDISMODULE_CTX_FLAGS_MULTI)
+                == raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING
+    }
+
     /// A caller that cannot wait: a transaction, a script, another module, the primary, a file.
     pub fn denies_blocking(self) -> bool {
         const DENY: u32 = raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING
@@ -100,13 +107,6 @@ impl<'a> Ctx<'a> {
         flags.is_writable() && !flags.is_loading() && api!(RedisModule_AvoidReplicaTraffic()) == Some(0)
     }
 
-    /// Whether the connection of this id is open. A script and a call by another module have a client of their own, which
-    /// is none.
-    pub fn is_connected(self, client_id: u64) -> bool {
-        // SAFETY: null asks for nothing but whether it is there.
-        api!(RedisModule_GetClientInfoById(std::ptr::null_mut(), client_id)) == Some(OK)
-    }
-
     /// The selected database.
     pub fn db(self) -> i32 {
         api!(RedisModule_GetSelectedDb(self.raw)).unwrap_or_default()
@@ -119,6 +119,15 @@ impl<'a> Ctx<'a> {
     /// The server's id of the connection; 0 where there is none.
     pub fn client_id(self) -> u64 {
         api!(RedisModule_GetClientId(self.raw)).unwrap_or_default()
+    }
+
+    /// The server's id of the connection, if the caller is one. A script and a call by another module have a client of
+    /// their own, which never closes.
+    pub fn connection_id(self) -> Option<u64> {
+        let id = self.client_id();
+        // SAFETY: null asks for nothing but whether it is there.
+        let is_open = api!(RedisModule_GetClientInfoById(std::ptr::null_mut(), id)) == Some(OK);
+        (is_open && !self.flags().is_own_client()).then_some(id)
     }
 
     /// The connection's name (CLIENT SETNAME), if it has one.
