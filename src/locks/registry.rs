@@ -377,14 +377,17 @@ impl Registry {
         self.note_adrift(db, lock);
     }
 
-    /// Notes that the keyspace let a lock's name go: it may be dead in a moment, or live on under another name.
-    pub fn note_unlinked(&mut self, db: i32, lock: &Lock) {
+    /// Notes that the keyspace let a lock's name go: it may be dead in a moment, or live on under another name. False if
+    /// that was so before, and nobody has looked at the lock since.
+    pub fn note_unlinked(&mut self, db: i32, lock: &Lock) -> bool {
+        let is_news = lock.place() != ADRIFT;
         let was_noted = matches!(lock.place(), NOWHERE | ADRIFT);
         self.remove(db, lock);
         lock.set_place(ADRIFT);
         if !was_noted {
             self.note_adrift(db, lock);
         }
+        is_news
     }
 
     fn note_adrift(&mut self, db: i32, lock: &Lock) {

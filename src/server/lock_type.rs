@@ -207,9 +207,10 @@ unsafe extern "C" fn unlink(ctx: *mut RedisModuleKeyOptCtx, value: *const c_void
     let db = api!(RedisModule_GetDbIdFromOptCtx(ctx)).unwrap_or(-1);
     let counts = timer::detached().flags().is_primary();
     let wakes = state(|state| {
-        state.registry.note_unlinked(db, &lock);
+        // Renamed twice without a look in between, it is lost only once.
+        let is_news = state.registry.note_unlinked(db, &lock);
         if counts {
-            state.stats.deleted = state.stats.deleted.saturating_add(1);
+            state.stats.deleted = state.stats.deleted.saturating_add(is_news.into());
             state.last_unlinked = Some((state.place_hash(db, key), clock::monotonic_ms()));
         }
         state.waiting.mark(db, key)

@@ -18,6 +18,7 @@ mod linger;
 mod listing;
 mod metrics;
 mod model;
+mod operators;
 mod other_module;
 mod pages;
 mod payloads;
