@@ -3,6 +3,7 @@
 //! Invariant: nothing here calls the server, reads a clock or blocks, so that every rule is tested without a server and
 //! with a clock that the test moves.
 
+pub mod bulk_sort;
 pub mod codec;
 pub mod fence;
 pub mod glob;

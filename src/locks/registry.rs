@@ -13,6 +13,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
+use super::bulk_sort::by_key_and_by_holder;
 use super::lock::{Lock, by_holder, by_key};
 
 /// Locks that may be out of order before the oldest of them are put in order.
@@ -210,15 +211,15 @@ impl Db {
     }
 
     /// Adds many at once, most or all of which came in no order.
-    fn add_all(&mut self, mut locks: Vec<Lock>) {
+    fn add_all(&mut self, locks: Vec<Lock>) {
         self.settle_all();
         for lock in &locks {
             lock.set_place(SETTLED);
         }
         self.live = self.live.saturating_add(locks.len());
-        locks.sort_unstable_by(by_key);
-        self.by_key.append(&mut locks.iter().cloned().map(ByKey).collect());
-        self.by_holder.append(&mut locks.into_iter().map(ByHolder).collect());
+        let (by_key, by_holder) = by_key_and_by_holder(locks);
+        self.by_key.append(&mut by_key.into_iter().map(ByKey).collect());
+        self.by_holder.append(&mut by_holder.into_iter().map(ByHolder).collect());
     }
 }
 
