@@ -5,7 +5,8 @@
 //! where several clients play together, the client's name; the lines below it are its reply. A command without a reply has
 //! to wait, and `# NAME now gets:` comes before what it gets in the end. A block marked `redis-paste` holds the commands of
 //! the page's sessions once more, ready to be pasted, and one marked `sh` has commands for a shell. `...` in a reply stands
-//! for lines left out. `since=7.2` behind the mark leaves a session out on Redis 7.0.
+//! for lines left out, and at the end of a line for its rest. Behind the mark, `since=7.2` leaves a session out on Redis 7.0,
+//! and `replica` gives its server a replica.
 
 mod page;
 mod talk;
@@ -13,7 +14,7 @@ mod talk;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::support::{Server, server_kind};
+use crate::support::{Builder, PATIENCE, Server, Value, server_kind, wait_until};
 use page::{Block, Kind, Page};
 use talk::Talk;
 
@@ -43,6 +44,7 @@ fn sessions_go_as_the_pages_say() {
         let server = Server::start();
         let mut talk = Talk::with(&server);
         for block in page.blocks_of(Kind::Session).filter(|block| is_for_this_server(block)) {
+            let _replica = block.needs_replica.then(|| server.replica());
             commands += talk.hold(&page, block);
         }
     }
@@ -62,22 +64,42 @@ fn what_is_pasted_is_what_is_shown() {
     }
 }
 
-/// Lines for a shell: redis-cli is run against a server, and make knows its targets.
+/// Lines for a shell: those with redis-cli are run against a server, and make knows its targets.
 #[test]
 fn lines_for_a_shell_work() {
     let makefile = std::fs::read_to_string(root().join("Makefile")).expect("read the Makefile");
-    let server = Server::start();
     for page in pages() {
+        let server = Server::start();
         for line in page.blocks_of(Kind::Shell).flat_map(|block| block.lines()) {
             let line = line.split("  #").next().unwrap_or(line).trim();
-            if let Some(arguments) = line.strip_prefix("redis-cli ") {
-                talk::run_redis_cli(&server, arguments);
+            if line.contains("redis-cli ") {
+                talk::run_line(&server, line);
             } else if let Some(target) = line.strip_prefix("make ") {
                 let target = target.split_whitespace().next().unwrap_or_default();
                 assert!(makefile.contains(&format!("\n{target}:")), "{}: no `make {target}`", page.name);
             }
         }
     }
+}
+
+/// What docs/operations.md says of taking the module out: drained and rewritten, the files load without it.
+#[test]
+fn the_module_can_be_taken_out_again() {
+    let server = Server::builder().aof().start();
+    let mut conn = server.conn();
+    conn.ok(("SET", "plain", "x"));
+    conn.granted("PRLOCK.CLAIM k PX 60000 TOKEN t");
+    conn.granted("PRLOCK.CLAIM other PX 60000 HOLDER h");
+    conn.int("PRLOCK.RELEASE k t");
+    conn.int("PRLOCK.REVOKE h");
+    assert_eq!(server.info_number("prlock_held"), 0);
+    conn.ok(("BGREWRITEAOF",));
+    wait_until("the rewrite to end", PATIENCE, || {
+        let is_done = |field| server.info_number(field) == 0;
+        (is_done("aof_rewrite_in_progress") && is_done("aof_rewrite_scheduled")).then_some(())
+    });
+    server.restart_with(Builder::without_module);
+    assert_eq!(server.conn().ok(("GET", "plain")), Value::BulkString(b"x".to_vec()));
 }
 
 /// Every link to a file of the project leads to one.

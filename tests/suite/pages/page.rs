@@ -24,6 +24,7 @@ pub struct Block {
     kind: Kind,
     /// Left out on Redis 7.0.
     pub needs_7_2: bool,
+    pub needs_replica: bool,
     lines: Vec<String>,
     /// The number of its first line in the page.
     pub first_line: usize,
@@ -73,14 +74,15 @@ fn blocks(text: &str) -> Vec<Block> {
 }
 
 fn start(mark: &str, first_line: usize) -> Block {
-    let mut words = mark.split_whitespace();
-    let kind = match words.next() {
+    let words: Vec<&str> = mark.split_whitespace().collect();
+    let kind = match words.first().copied() {
         Some("redis") => Kind::Session,
         Some("redis-paste") => Kind::Paste,
         Some("sh") => Kind::Shell,
         _ => Kind::Other,
     };
-    Block { kind, needs_7_2: words.any(|word| word == "since=7.2"), lines: Vec::new(), first_line }
+    let has = |word| words.contains(&word);
+    Block { kind, needs_7_2: has("since=7.2"), needs_replica: has("replica"), lines: Vec::new(), first_line }
 }
 
 /// A line of a session.
