@@ -221,6 +221,15 @@ fn a_user_s_rights_decide_what_is_seen_and_done() {
     screen.shows(&["not freed: user 'viewer' may not do this"]);
     assert!(held(&server, "mine:1").is_some());
 
+    // The rights that the README names for freeing.
+    let more = "+prlock.claim +prlock.release +watch +unwatch +multi +exec";
+    let rules: Vec<&str> = ["ACL", "SETUSER", "viewer"].into_iter().chain(more.split(' ')).collect();
+    server.call(&rules);
+    screen.press("fy");
+    screen.shows(&["freed mine:1"]);
+    assert!(held(&server, "mine:1").is_none() && held(&server, "other:1").is_some());
+    server.call(&["PRLOCK.CLAIM", "mine:1", "EX", "600", "HOLDER", "worker-1"]);
+
     let lister = Screen::open_with(200, 24, &[&server.address(), "-u", "lister"], &[("REDISCLI_AUTH", "pw")]);
     lister.shows(&["2 locks", "other:1", "no counters: user 'lister'"]);
 }
