@@ -56,7 +56,7 @@ pub fn settle(ctx: Ctx<'_>) {
     }
     let mut db = 0;
     while ctx.select(db) {
-        for name in scan::lock_names(ctx) {
+        for (name, _) in scan::unregistered(ctx) {
             look(ctx, db, &name);
         }
         db = db.saturating_add(1);

@@ -317,17 +317,22 @@ impl Registry {
     }
 
     /// Every lock of `db` is gone; of all databases, if `db` is -1. Perhaps not freed yet, where a background thread does
-    /// that, so nothing that lay there may be taken for alive later.
-    pub fn clear(&mut self, db: i32) {
+    /// that, so nothing that lay there may be taken for alive later. Returns how many there were, without those that were
+    /// unlinked before.
+    pub fn clear(&mut self, db: i32) -> usize {
+        let is_here = |at: i32, lock: &Lock| (db < 0 || at == db) && lock.place() == NOWHERE;
+        let unseen = self.adrift.iter().filter(|(at, lock)| is_here(*at, lock) && !lock.is_gone()).count();
+        let registered = if db < 0 { self.registered() } else { self.len(db) };
         if db < 0 {
             self.dbs.clear();
             self.forget_adrift();
-            return;
+        } else {
+            self.adrift.retain(|(at, lock)| !is_here(*at, lock));
+            if let Some(db) = self.known(db) {
+                db.clear();
+            }
         }
-        self.adrift.retain(|(at, lock)| *at != db || lock.place() != NOWHERE);
-        if let Some(db) = self.known(db) {
-            db.clear();
-        }
+        registered.saturating_add(unseen)
     }
 
     /// SWAPDB.

@@ -15,8 +15,9 @@ use redis_module::raw::{
 use super::ctx::Ctx;
 use super::main_thread::state;
 use super::string::Str;
-use super::{OK, blocking, clock, config, imports, soon, stream, timer};
+use super::{OK, blocking, clock, config, imports, scan, soon, stream, timer};
 use crate::changes;
+use crate::locks::registry::Registry;
 use crate::locks::state::Job;
 
 /// How late, in ms, the timer may be before the server's cron takes it for stuck (a wall clock that was set back).
@@ -62,17 +63,34 @@ unsafe extern "C" fn flushed(ctx: *mut RedisModuleCtx, _event: RedisModuleEvent,
     let Some(info) = (unsafe { data.cast::<RedisModuleFlushInfo>().as_ref() }) else { return };
     let db = info.dbnum;
     if when == raw::REDISMODULE_SUBEVENT_FLUSHDB_START {
-        let counts = unsafe { Ctx::new(ctx) }.flags().is_primary();
+        let ctx = unsafe { Ctx::new(ctx) };
+        let counts = ctx.flags().is_primary();
+        if db >= 0 && state(|state| state.registry.unlinked_at_large()) > 0 {
+            doom_unregistered(ctx, db);
+        }
         state(|state| {
+            let gone = state.registry.clear(db);
             if counts {
-                let gone = if db < 0 { state.registry.registered() } else { state.registry.len(db) };
                 state.stats.deleted = state.stats.deleted.saturating_add(gone as u64);
             }
-            state.registry.clear(db);
             state.bindings.clear(db);
         });
     } else if state(|state| state.waiting.mark_db(db)) {
         soon::ask();
+    }
+}
+
+/// Before `db` is flushed: its locks of unknown names are as good as gone. It may be a background thread that frees them,
+/// and until then they would count as alive.
+fn doom_unregistered(ctx: Ctx<'_>, db: i32) {
+    let home = ctx.db();
+    if ctx.select(db) {
+        // What was restored and not looked at yet, `clear` counts and forgets.
+        scan::unregistered(ctx)
+            .iter()
+            .filter(|(_, lock)| !Registry::is_unseen(lock))
+            .for_each(|(_, lock)| lock.set_gone());
+        ctx.select(home);
     }
 }
 

@@ -8,21 +8,27 @@ use redis_module::raw::{RedisModuleCtx, RedisModuleKey, RedisModuleString};
 use super::ctx::Ctx;
 use super::lock_type;
 use super::string::Str;
+use super::value::Seen;
+use crate::locks::lock::Lock;
+use crate::locks::registry::Registry;
 
-/// Names of all locks in the selected database, past their deadline or not.
-pub fn lock_names(ctx: Ctx<'_>) -> Vec<Vec<u8>> {
-    let mut names: Vec<Vec<u8>> = Vec::new();
+/// A lock, and the name under which it lies.
+type Named = (Vec<u8>, Lock);
+
+/// All locks in the selected database that the registry does not know, past their deadline or not.
+pub fn unregistered(ctx: Ctx<'_>) -> Vec<Named> {
+    let mut locks: Vec<Named> = Vec::new();
     let cursor = api!(RedisModule_ScanCursorCreate()).unwrap_or(ptr::null_mut());
     if cursor.is_null() {
-        return names;
+        return locks;
     }
-    let data = (&raw mut names).cast::<c_void>();
+    let data = (&raw mut locks).cast::<c_void>();
     // SAFETY: a live context and cursor; `found` gets `data` during these calls only. Each call takes one step, and 0
     // says that it was the last.
     while api!(RedisModule_Scan(ctx.raw(), cursor, Some(found), data)) == Some(1) {}
     // SAFETY: ours, freed once.
     let _ = api!(RedisModule_ScanCursorDestroy(cursor));
-    names
+    locks
 }
 
 unsafe extern "C" fn found(
@@ -39,8 +45,17 @@ unsafe extern "C" fn found(
     if kind.is_null() || !lock_type::is_ours(kind) {
         return;
     }
-    // SAFETY: `data` is the vector of `lock_names`; the name lives during this call.
-    if let Some(names) = unsafe { data.cast::<Vec<Vec<u8>>>().as_mut() } {
-        names.push(unsafe { Str::new(name) }.bytes().to_vec());
+    let value = api!(RedisModule_ModuleTypeGetValue(key)).unwrap_or(ptr::null_mut());
+    if value.is_null() {
+        return;
+    }
+    // SAFETY: a value of our type, kept by the keyspace during this call.
+    let lock = unsafe { Seen::new(value) };
+    if Registry::is_registered(&lock) {
+        return;
+    }
+    // SAFETY: `data` is the vector of `unregistered`; the name lives during this call.
+    if let Some(locks) = unsafe { data.cast::<Vec<Named>>().as_mut() } {
+        locks.push((unsafe { Str::new(name) }.bytes().to_vec(), lock.clone()));
     }
 }

@@ -449,6 +449,21 @@ const ROWS: &[Row] = &[
         &["c"],
     ),
     row(
+        "FLUSHDB ASYNC of a renamed lock and a restored one",
+        |c, p| {
+            claim_all(c, &["a", "b", "x"]);
+            claim_away(c, p, "b");
+            let payload = dump(c, "b");
+            c.ok(("DEL", "b"));
+            c.ok(("RENAME", "a", "c"));
+            c.ok(("MOVE", "x", p.away));
+            c.ok(("RESTORE", "b", 60_000, payload));
+            c.ok(("FLUSHDB", "ASYNC"));
+        },
+        &[],
+        &["b", "x"],
+    ),
+    row(
         "FLUSHALL",
         |c, p| {
             claim_all(c, &["a", "b"]);
@@ -724,6 +739,18 @@ fn the_counters_tell_deletions_from_expiries_and_renames() {
             c.ok(("MOVE", "b", db));
             c.ok(("SELECT", db));
             c.list();
+        });
+        expect(&mut conn, "FLUSHDB of one renamed and one restored", 2, 0, &|c| {
+            claim_all(c, &["x", "y"]);
+            let payload = dump(c, "y");
+            c.ok(("PRLOCK.RELEASE", "y", "t:y"));
+            c.ok(("RENAME", "x", "z"));
+            c.ok(("RESTORE", "y", 60_000, payload));
+            c.ok(("MOVE", "b", 7));
+            c.ok(("FLUSHDB", "ASYNC"));
+            c.ok(("SELECT", 7));
+            c.ok(("MOVE", "b", db));
+            c.ok(("SELECT", db));
         });
         expect(&mut conn, "RENAME over it", 1, 0, &|c| {
             c.ok(("SET", "s", "x"));

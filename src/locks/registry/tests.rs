@@ -216,9 +216,19 @@ impl Pair {
                 self.keyspace.swap(a as usize, b as usize);
             }
             Step::Flush { db, late } => {
-                // A renamed lock of unknown place would stay in the gauge until it is freed.
-                self.find_all();
-                self.registry.clear(db);
+                // As in `server::events`: renamed locks of unknown place are looked for, if only some of all are flushed.
+                for (at, keys) in (0..).zip(&self.keyspace) {
+                    if db == at {
+                        keys.values()
+                            .filter(|lock| !Registry::is_registered(lock) && !Registry::is_unseen(lock))
+                            .for_each(Lock::set_gone);
+                    }
+                }
+                let before = self.registry.total();
+                let unlinked = self.registry.unlinked_at_large();
+                let gone = self.registry.clear(db);
+                let lost = unlinked - self.registry.unlinked_at_large();
+                assert_eq!(before - self.registry.total(), gone + lost);
                 for (at, keys) in (0..).zip(&mut self.keyspace) {
                     if db < 0 || db == at {
                         self.late.extend(std::mem::take(keys).into_values());
