@@ -127,7 +127,7 @@ const PAGE: Page = Page {
         "**LINGER.** For workers that can die. When the connection that last claimed or renewed the lock closes, for whatever \
          reason, at most so many milliseconds are left of it; 0 frees it at once. A renewal from another connection moves \
          the binding there. It is not stored: after a restart or failover the next renewal binds the lock again. A claim \
-         inside a script binds it to nothing, since the script's calls come from no connection.",
+         or renewal by a script or another module binds it to no connection.",
     ],
     examples: &[
         (
