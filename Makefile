@@ -65,6 +65,7 @@ fmt: ## Format the code
 
 lint: ## Look for what should be written otherwise; warnings are errors
 	cargo clippy --locked --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --lib --no-deps --document-private-items
 
 clean: ## Remove what was built; the data in run/ and the fetched servers stay
 	cargo clean

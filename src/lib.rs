@@ -9,6 +9,8 @@
 //! The server enters at `server/load.rs`.
 
 #![deny(unsafe_code)]
+// Nobody links this library: its documentation is for those who change it, private items and all.
+#![allow(rustdoc::private_intra_doc_links)]
 #![cfg_attr(
     not(test),
     deny(

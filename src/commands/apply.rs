@@ -10,6 +10,7 @@ use crate::locks::codec;
 use crate::server::args::Args;
 use crate::server::ctx::Ctx;
 
+/// The command, as the table names it.
 pub struct Apply;
 
 impl Command for Apply {

@@ -20,6 +20,7 @@ use crate::server::key::{Key, Kind};
 use crate::server::main_thread::state;
 use crate::server::string::Str;
 
+/// The command, as the table names it.
 pub struct Claim;
 
 const NAME: &str = "prlock.claim";

@@ -10,6 +10,7 @@ use crate::server::ctx::Ctx;
 use crate::server::key::Kind;
 use crate::server::main_thread::state;
 
+/// The command, as the table names it.
 pub struct Info;
 
 impl Command for Info {

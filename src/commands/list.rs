@@ -13,6 +13,7 @@ use crate::server::clock;
 use crate::server::ctx::Ctx;
 use crate::server::main_thread::state;
 
+/// The command, as the table names it.
 pub struct List;
 
 /// How many locks are taken from the registry at a time.

@@ -49,7 +49,9 @@ pub fn is(word: &[u8], option: &str) -> bool {
 /// A value as it was typed, and where.
 #[derive(Clone, Copy, Debug)]
 pub struct Value<'a> {
+    /// What was typed.
     pub bytes: &'a [u8],
+    /// Which argument it is, the command's name being 0.
     pub index: usize,
 }
 

@@ -9,6 +9,7 @@ use crate::server::ctx::Ctx;
 use crate::server::key::Kind;
 use crate::server::main_thread::state;
 
+/// The command, as the table names it.
 pub struct Release;
 
 impl Command for Release {

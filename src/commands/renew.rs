@@ -11,6 +11,7 @@ use crate::server::ctx::Ctx;
 use crate::server::key::Kind;
 use crate::server::main_thread::state;
 
+/// The command, as the table names it.
 pub struct Renew;
 
 const NAME: &str = "prlock.renew";

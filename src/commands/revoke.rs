@@ -13,6 +13,7 @@ use crate::server::key::{Key, Kind};
 use crate::server::main_thread::state;
 use crate::server::string::OwnedStr;
 
+/// The command, as the table names it.
 pub struct Revoke;
 
 impl Command for Revoke {

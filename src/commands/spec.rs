@@ -17,6 +17,7 @@ pub trait Command {
 /// A row of the command table.
 #[derive(Debug)]
 pub struct Spec {
+    /// In capitals, as users write it.
     pub name: &'static CStr,
     /// The server's own words for what a command does (`RM_CreateCommand`).
     pub flags: &'static CStr,
@@ -24,13 +25,17 @@ pub struct Spec {
     pub acl: &'static CStr,
     /// Number of arguments with the command's name; negative: at least so many.
     pub arity: c_int,
+    /// One sentence.
     pub summary: &'static CStr,
+    /// How its time grows, and what the letters mean.
     pub complexity: &'static CStr,
+    /// The version of the module that had it first.
     pub since: &'static CStr,
     /// Hints for cluster clients (`COMMAND INFO`), with spaces between.
     pub tips: Option<&'static CStr>,
     /// What it does with the key at 1; `None` for a command without a key.
     pub key: Option<KeyUse>,
+    /// Its arguments in the order in which users write them.
     pub args: &'static [Arg],
     /// The rest of its part of `docs/commands.md`.
     #[cfg_attr(not(test), allow(dead_code, reason = "the page is written by a test; see pages.rs"))]
@@ -62,15 +67,19 @@ pub enum KeyUse {
 /// One argument as COMMAND DOCS describes it.
 #[derive(Debug, Clone, Copy)]
 pub struct Arg {
+    /// What the documentation calls it.
     pub name: &'static CStr,
     /// The word before it, if it is an option.
     pub token: Option<&'static CStr>,
+    /// What may stand there.
     pub kind: ArgKind,
+    /// It may be left out.
     pub optional: bool,
     /// What it is for, in a few words.
     pub about: Option<&'static CStr>,
 }
 
+/// What an argument is, in the words of COMMAND DOCS.
 #[derive(Debug, Clone, Copy)]
 pub enum ArgKind {
     Key,

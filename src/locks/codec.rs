@@ -48,7 +48,9 @@ impl Change {
 /// A lock that was read from bytes, borrowing them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoded<'a> {
+    /// What happened.
     pub change: Change,
+    /// The lock but for its deadline.
     pub grant: Grant<'a>,
     /// Unix time in ms.
     pub expires_at_ms: Option<i64>,

@@ -17,12 +17,19 @@ use super::{Bytes, token};
 /// Times are Unix time in ms. `linger_ms` is `None` without LINGER.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant<'a> {
+    /// The secret of whoever holds it, 1 to 512 bytes.
     pub token: &'a [u8],
+    /// The public label, up to 512 bytes.
     pub holder: &'a [u8],
+    /// The fencing number, above 0 and below 2^53.
     pub fence: u64,
+    /// When it was granted.
     pub claimed_at_ms: i64,
+    /// When it was last claimed or renewed.
     pub renewed_at_ms: i64,
+    /// How often it was renewed.
     pub renewals: u32,
+    /// What of the deadline remains at most when the holder's connection closes.
     pub linger_ms: Option<i64>,
 }
 
@@ -180,6 +187,7 @@ impl Lock {
         self.head().place.load(Relaxed)
     }
 
+    /// For the registry alone.
     pub(super) fn set_place(&self, place: u32) {
         self.head().place.store(place, Relaxed);
     }

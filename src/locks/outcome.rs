@@ -13,6 +13,7 @@ use super::lock::Lock;
 /// A grant to clients that waited. Those with the same token share it, and one who knows of it is enough.
 #[derive(Debug)]
 pub struct Granted {
+    /// The database of the lock.
     pub db: i32,
     told: Cell<bool>,
     /// As the last of them was granted it, and how often it had been renewed then: renewed since, somebody knows of it.
@@ -20,6 +21,7 @@ pub struct Granted {
 }
 
 impl Granted {
+    /// A grant that nobody has heard of yet.
     pub fn new(db: i32, lock: &Lock) -> Rc<Self> {
         Rc::new(Self { db, told: Cell::new(false), lock: RefCell::new((lock.clone(), lock.renewals())) })
     }
@@ -34,6 +36,7 @@ impl Granted {
         self.told.set(true);
     }
 
+    /// The lock as it was granted last.
     pub fn lock(&self) -> Lock {
         self.lock.borrow().0.clone()
     }
@@ -66,6 +69,7 @@ pub struct Ended {
 }
 
 impl Ended {
+    /// Notes the end of the wait of the client with this handle.
     pub fn push(&mut self, handle: usize, outcome: Outcome) {
         self.by_handle.insert(handle, self.list.len());
         self.list.push(Some((handle, outcome)));
@@ -82,6 +86,7 @@ impl Ended {
         std::mem::take(self).list.into_iter().flatten().collect()
     }
 
+    /// Whether everybody has been told.
     pub fn is_empty(&self) -> bool {
         self.by_handle.is_empty()
     }

@@ -15,9 +15,11 @@ pub type WaiterId = u64;
 pub struct Wish {
     /// `None`: the server makes the token at the grant.
     pub token: Option<Box<[u8]>>,
+    /// The public label of the lock to be.
     pub holder: Box<[u8]>,
     /// Counted from the grant.
     pub ttl_ms: i64,
+    /// `None` without LINGER.
     pub linger_ms: Option<i64>,
     /// The server's id of the connection, for LINGER.
     pub connection_id: Option<u64>,
@@ -26,10 +28,15 @@ pub struct Wish {
 /// The same, borrowed: what a client asks for that need not wait.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms<'a> {
+    /// `None`: the server makes the token at the grant.
     pub token: Option<&'a [u8]>,
+    /// The public label.
     pub holder: &'a [u8],
+    /// Counted from the grant.
     pub ttl_ms: i64,
+    /// `None` without LINGER.
     pub linger_ms: Option<i64>,
+    /// The server's id of the connection; `None` for a script or another module.
     pub connection_id: Option<u64>,
 }
 
@@ -47,6 +54,7 @@ impl Terms<'_> {
 }
 
 impl Wish {
+    /// The same, borrowed.
     pub fn terms(&self) -> Terms<'_> {
         Terms {
             token: self.token.as_deref(),
@@ -61,8 +69,11 @@ impl Wish {
 /// One client in a queue.
 #[derive(Debug)]
 pub struct Waiter {
+    /// The database of the key.
     pub db: i32,
+    /// What it waits for.
     pub key: Arc<[u8]>,
+    /// What it has asked for.
     pub wish: Wish,
     /// The server's handle of the blocked client, as a number.
     pub handle: usize,
@@ -177,6 +188,7 @@ impl Waiting {
         })
     }
 
+    /// A client that waits; `None` if it does not, or not any more.
     pub fn get(&self, id: WaiterId) -> Option<&Waiter> {
         self.waiters.get(&id)
     }

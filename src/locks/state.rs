@@ -24,12 +24,19 @@ pub enum Job {
 /// The module's one state. Only the server's main thread touches it.
 #[derive(Debug, Default)]
 pub struct State {
+    /// The source of fences.
     pub fences: Fences,
+    /// The locks of each database, by key and by holder.
     pub registry: Registry,
+    /// Who waits for what.
     pub waiting: Waiting,
+    /// Whose wait has ended and who was not told yet.
     pub ended: Ended,
+    /// Locks that go with a connection.
     pub bindings: Bindings,
+    /// What happened since the start.
     pub stats: Stats,
+    /// What is due and waits for the tick.
     pub jobs: VecDeque<Job>,
     /// Slots whose locks are another node's copies yet; see `server/imports.rs`.
     pub importing: BTreeSet<u32>,

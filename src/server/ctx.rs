@@ -46,6 +46,7 @@ impl Flags {
         self.0 & raw::REDISMODULE_CTX_FLAGS_ACTIVE_CHILD != 0
     }
 
+    /// In Cluster mode.
     pub fn is_cluster(self) -> bool {
         self.0 & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
     }
@@ -89,12 +90,14 @@ impl<'a> Ctx<'a> {
         Self { raw, is_command: true, lives: PhantomData }
     }
 
+    /// For calls of the API.
     pub(super) const fn raw(self) -> *mut RedisModuleCtx {
         self.raw
     }
 
     // SAFETY of all calls below: `self.raw` is a live context, and strings are live for the call.
 
+    /// What holds for the server and the caller at this moment.
     pub fn flags(self) -> Flags {
         Flags(api!(RedisModule_GetContextFlags(self.raw)).unwrap_or_default() as u32)
     }
@@ -112,6 +115,7 @@ impl<'a> Ctx<'a> {
         api!(RedisModule_GetSelectedDb(self.raw)).unwrap_or_default()
     }
 
+    /// Goes to another database. False if there is none of this number.
     pub fn select(self, db: i32) -> bool {
         api!(RedisModule_SelectDb(self.raw, db)) == Some(OK)
     }
@@ -157,14 +161,17 @@ impl<'a> Ctx<'a> {
         (first..args.len()).for_each(|index| self.redact(index));
     }
 
+    /// Replies null, as the client's protocol has it.
     pub fn reply_null(self) {
         let _ = api!(RedisModule_ReplyWithNull(self.raw));
     }
 
+    /// Replies an integer.
     pub fn reply_integer(self, value: i64) {
         let _ = api!(RedisModule_ReplyWithLongLong(self.raw, value));
     }
 
+    /// Replies any bytes.
     pub fn reply_bulk(self, bytes: &[u8]) {
         let _ = api!(RedisModule_ReplyWithStringBuffer(self.raw, bytes.as_ptr().cast::<c_char>(), bytes.len()));
     }
@@ -179,6 +186,7 @@ impl<'a> Ctx<'a> {
         let _ = api!(RedisModule_ReplyWithArray(self.raw, c_long::from(raw::REDISMODULE_POSTPONED_LEN)));
     }
 
+    /// Tells the length of the array that was announced without one.
     pub fn reply_array_length(self, len: usize) {
         let _ = api!(RedisModule_ReplySetArrayLength(self.raw, len as c_long));
     }

@@ -35,6 +35,7 @@ pub struct Key<'c> {
 }
 
 impl<'c> Key<'c> {
+    /// See `Ctx::open`.
     pub(super) fn open(ctx: Ctx<'c>, name: Str<'c>, touch: bool) -> Self {
         Self::open_raw(ctx.raw(), name, touch)
     }

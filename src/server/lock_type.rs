@@ -35,14 +35,17 @@ static TYPE: AtomicPtr<RedisModuleType> = AtomicPtr::new(ptr::null_mut());
 /// The module itself deletes a lock now, and has done what `unlink` would do.
 static DELETING: AtomicBool = AtomicBool::new(false);
 
+/// The type as the server knows it; null before it is registered.
 pub(super) fn raw() -> *mut RedisModuleType {
     TYPE.load(Relaxed)
 }
 
+/// Whether a value's type is this one.
 pub(super) fn is_ours(found: *mut RedisModuleType) -> bool {
     found == raw()
 }
 
+/// Runs `f`, which deletes a lock and does by itself what `unlink` would do.
 pub(super) fn while_deleting(f: impl FnOnce()) {
     DELETING.store(true, Relaxed);
     f();

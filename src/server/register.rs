@@ -19,11 +19,13 @@ type Entry = unsafe extern "C" fn(*mut RedisModuleCtx, *mut *mut RedisModuleStri
 /// A command of the table: what it says about itself, and where the server enters it.
 #[derive(Clone, Copy)]
 pub struct Registered {
+    /// Its row.
     pub spec: &'static Spec,
     entry: Entry,
 }
 
 impl Registered {
+    /// The command `C`.
     pub const fn of<C: Command>() -> Self {
         Self { spec: &C::SPEC, entry: enter::<C> }
     }

@@ -20,6 +20,7 @@ impl<'a> Str<'a> {
         Self { raw, lives: PhantomData }
     }
 
+    /// For calls of the API.
     pub(super) const fn raw(self) -> *mut RedisModuleString {
         self.raw
     }
@@ -53,6 +54,7 @@ impl OwnedStr {
         Self(raw)
     }
 
+    /// A look at it.
     pub fn as_str(&self) -> Str<'_> {
         // SAFETY: the string lives as long as `self`.
         unsafe { Str::new(self.0) }
