@@ -48,18 +48,18 @@ pub enum Answer {
     Seen(Option<(Attempt, u64)>),
     /// An error that says that nothing was done.
     Error(String),
-    /// No answer: the connection or the server was gone, and nobody knows what was done.
+    /// No answer: the connection or the server was gone, and nobody knows whether it was done before that.
     Lost,
 }
 
 /// One call.
 #[derive(Clone, Debug)]
 pub struct Call {
-    pub client: usize,
     pub key: usize,
     pub ask: Ask,
     /// Microseconds since the run began.
     pub start_us: u64,
+    /// After this it had no effect any more, answered or not.
     pub end_us: u64,
     pub answer: Answer,
 }

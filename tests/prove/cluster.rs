@@ -176,7 +176,7 @@ fn looks(ports: &[u16], settings: &Settings) -> Vec<Call> {
                 panic!("no answer to PRLOCK.INFO of {}", settings.key(key))
             };
             let answer = Answer::Seen(load::seen(&value));
-            Call { client: usize::MAX, key, ask: Ask::Look, start_us, end_us: now_us(), answer }
+            Call { key, ask: Ask::Look, start_us, end_us: now_us(), answer }
         })
         .collect()
 }

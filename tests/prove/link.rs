@@ -18,8 +18,10 @@ pub enum Reply {
     Value(Value),
     /// The code of a server's error: it has done nothing.
     Error(String),
-    /// Sent, but the answer never came.
+    /// Sent, but the server closed the connection before it answered: by now it has done it or never will.
     Lost,
+    /// Sent, and nobody knows whether it was done, or will be.
+    Unknown,
     /// There was nobody to send it to.
     NotSent,
 }
@@ -175,7 +177,7 @@ impl Link for Library {
             return Reply::NotSent;
         };
         match conn.req_command(command) {
-            Ok(Value::ServerError(_)) | Err(_) => Reply::Lost,
+            Ok(Value::ServerError(_)) | Err(_) => Reply::Unknown,
             Ok(value) => {
                 self.conn = Some(conn);
                 Reply::Value(value)

@@ -17,6 +17,8 @@ use crate::support::{Conn, Server, bytes, int, items, map};
 
 /// Before a server that could not be reached is tried again.
 const PAUSE: Duration = Duration::from_millis(2);
+/// How long a client stands still.
+const STALL: Duration = Duration::from_millis(500);
 
 static LAST_ATTEMPT: AtomicU32 = AtomicU32::new(0);
 
@@ -35,6 +37,10 @@ pub struct Settings {
     pub steals_percent: u32,
     /// Between two calls of a client, at most.
     pub think_us: u64,
+    /// Of a thousand calls, before how many a client stands still for longer than its deadline may be.
+    pub stalls_permille: u32,
+    /// Clients that are about to wait name their connections after the attempt, so that others can see them wait.
+    pub names_waits: bool,
 }
 
 impl Default for Settings {
@@ -48,6 +54,8 @@ impl Default for Settings {
             block_ms: 100,
             steals_percent: 5,
             think_us: 500,
+            stalls_permille: 0,
+            names_waits: false,
         }
     }
 }
@@ -85,7 +93,6 @@ impl Load {
         let threads = (0..settings.clients)
             .map(|number| {
                 let mut client = Client {
-                    number,
                     rng: run.rng(round.wrapping_mul(1_000).wrapping_add(number as u64)),
                     settings: settings.clone(),
                     link: target(number),
@@ -126,7 +133,6 @@ impl Load {
 }
 
 struct Client {
-    number: usize,
     rng: StdRng,
     settings: Settings,
     link: Box<dyn Link>,
@@ -173,32 +179,42 @@ impl Client {
     fn call(&mut self, key: usize, ask: Ask) {
         let block_ms = self.rng.random_range(1..=self.settings.block_ms.max(1));
         let command = command(&self.settings.key(key), &ask, block_ms);
+        if self.rng.random_range(0..1_000) < self.settings.stalls_permille {
+            std::thread::sleep(STALL);
+        }
+        if let Ask::Claim { attempt, mode: Mode::Block, .. } = ask
+            && self.settings.names_waits
+        {
+            // Were it lost, the claim would be too.
+            self.link.call(redis::cmd("CLIENT").arg("SETNAME").arg(attempt));
+        }
         let start_us = now_us();
-        let answer = match self.link.call(&command) {
+        let reply = self.link.call(&command);
+        let end_us = if matches!(reply, Reply::Unknown) { u64::MAX } else { now_us() };
+        let answer = match reply {
             Reply::NotSent => {
                 std::thread::sleep(PAUSE);
                 return;
             }
-            Reply::Lost => Answer::Lost,
+            Reply::Lost | Reply::Unknown => Answer::Lost,
             Reply::Error(code) => Answer::Error(code),
             Reply::Value(value) => answer(&ask, &value),
         };
-        let end_us = now_us();
         match (&ask, &answer) {
             (Ask::Claim { attempt, .. }, Answer::Granted(_) | Answer::Lost) => {
                 self.mine.insert(key, *attempt);
             }
             (Ask::Release { attempt } | Ask::Renew { attempt, .. }, Answer::Zero)
             | (Ask::Release { attempt }, Answer::One)
-            | (Ask::Claim { attempt, .. }, Answer::Refused) => {
-                if self.mine.get(&key) == Some(attempt) {
-                    self.mine.remove(&key);
-                    self.old.push((key, *attempt));
-                }
+            | (Ask::Claim { attempt, .. }, Answer::Refused)
+                if self.mine.get(&key) == Some(attempt) =>
+            {
+                self.mine.remove(&key);
+                self.old.push((key, *attempt));
             }
             _ => {}
         }
-        self.calls.push(Call { client: self.number, key, ask, start_us, end_us, answer });
+        self.calls.push(Call { key, ask, start_us, end_us, answer });
     }
 }
 
@@ -259,6 +275,15 @@ pub fn seen(value: &Value) -> Option<(Attempt, u64)> {
     Some((attempt.parse().expect("an attempt's number"), int(&lock["fence"]).try_into().expect("a fence")))
 }
 
+/// What CLIENT LIST says, each time it is asked; nothing while the server or the connection is gone.
+pub fn watcher(port: u16) -> impl FnMut() -> Option<String> {
+    let mut link = Direct::new(move || port);
+    move || match link.call(redis::cmd("CLIENT").arg("LIST")) {
+        Reply::Value(list) => Some(crate::support::text(&list)),
+        _ => None,
+    }
+}
+
 /// A look at every lock, at leisure. Panics if LIST does not say the same as the keyspace.
 #[track_caller]
 pub fn audit(port: u16, settings: &Settings) -> Vec<Call> {
@@ -281,7 +306,7 @@ pub fn audit(port: u16, settings: &Settings) -> Vec<Call> {
             assert_eq!(in_list, found, "LIST and INFO of {name}");
         }
         let answer = Answer::Seen(found);
-        calls.push(Call { client: usize::MAX, key, ask: Ask::Look, start_us, end_us: now_us(), answer });
+        calls.push(Call { key, ask: Ask::Look, start_us, end_us: now_us(), answer });
     }
     assert!(listed.is_empty(), "LIST has locks that nobody made: {listed:?}");
     calls

@@ -11,6 +11,7 @@ mod call;
 mod cluster;
 mod commands;
 mod crash;
+mod histories;
 mod history;
 mod link;
 mod load;
@@ -40,6 +41,8 @@ const PARTS: &[Part] = &[
         about: "slots that move, primaries that hand over, one that is lost",
         body: cluster::cluster,
     },
+    Part { name: "histories", about: "every answer explained, under stops, kills and pauses", body: histories::faults },
+    Part { name: "clock", about: "a wall clock that jumps by hours", body: histories::clock },
 ];
 
 fn main() -> ExitCode {

@@ -57,11 +57,6 @@ impl Run {
         self.start.elapsed().as_secs()
     }
 
-    /// What is left of the time.
-    pub fn rest(&self) -> Duration {
-        self.time.saturating_sub(self.start.elapsed())
-    }
-
     /// Tells how far it is, every few seconds.
     pub fn progress(&self, what: impl FnOnce() -> String) {
         if self.told.get().elapsed() >= PROGRESS {

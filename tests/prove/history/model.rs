@@ -11,6 +11,8 @@ pub struct State {
     /// The greatest fence granted.
     fence_max: u64,
     held: Option<Held>,
+    /// Any deadline may pass any time.
+    any_deadline: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -20,6 +22,8 @@ struct Held {
     fence: Option<u64>,
     /// The deadline lies between these two, microseconds since the run began.
     lapses_us: (u64, u64),
+    /// Nobody heard of the grant; a server that notices takes it back.
+    is_unheard: bool,
 }
 
 impl State {
@@ -27,9 +31,15 @@ impl State {
     pub fn start(held: Option<(Attempt, u64)>, deadline_is_far: bool) -> Self {
         let lapses_us = if deadline_is_far { (u64::MAX, u64::MAX) } else { (0, u64::MAX) };
         Self {
+            any_deadline: false,
             fence_max: held.map_or(0, |(_, fence)| fence),
-            held: held.map(|(attempt, fence)| Held { attempt, fence: Some(fence), lapses_us }),
+            held: held.map(|(attempt, fence)| Held { attempt, fence: Some(fence), lapses_us, is_unheard: false }),
         }
+    }
+
+    /// The same for a server whose clock jumps.
+    pub fn without_deadlines(self) -> Self {
+        Self { any_deadline: true, ..self }
     }
 
     fn free(&self) -> Self {
@@ -42,11 +52,11 @@ impl State {
         match &self.held {
             None => self.step(call, &mut all),
             Some(held) => {
-                let (early_us, late_us) = held.lapses_us;
+                let (early_us, late_us) = if self.any_deadline { (0, u64::MAX) } else { held.lapses_us };
                 if call.start_us <= late_us.saturating_add(SLACK_US) {
                     self.step(call, &mut all);
                 }
-                if call.end_us.saturating_add(SLACK_US) >= early_us {
+                if held.is_unheard || call.end_us.saturating_add(SLACK_US) >= early_us {
                     self.free().step(call, &mut all);
                 }
             }
@@ -81,11 +91,11 @@ impl State {
                     let same = own.fence.is_none() || fence.is_none() || own.fence == fence;
                     if (lost || fence.is_some()) && same {
                         let fence = own.fence.or(fence);
-                        all.push(self.hold(*attempt, fence, lapses_us));
+                        all.push(self.hold(*attempt, fence, lapses_us, lost && own.is_unheard));
                     }
                 } else if self.held.is_none() || *mode == Mode::Steal {
                     if (lost || fence.is_some()) && fence.is_none_or(|fence| fence > self.fence_max) {
-                        all.push(self.hold(*attempt, fence, lapses_us));
+                        all.push(self.hold(*attempt, fence, lapses_us, lost));
                     }
                 } else if call.answer == Answer::Refused {
                     all.push(self.clone());
@@ -93,7 +103,7 @@ impl State {
             }
             Ask::Renew { attempt, ttl_ms } => match self.held.as_ref().filter(|held| held.attempt == *attempt) {
                 Some(own) if lost || call.answer == Answer::One => {
-                    all.push(self.hold(*attempt, own.fence, until(*ttl_ms)));
+                    all.push(self.hold(*attempt, own.fence, until(*ttl_ms), lost && own.is_unheard));
                 }
                 None if call.answer == Answer::Zero => all.push(self.clone()),
                 _ => {}
@@ -108,17 +118,18 @@ impl State {
                 (Some(held), Answer::Seen(Some((attempt, fence))))
                     if held.attempt == *attempt && held.fence.is_none_or(|held| held == *fence) =>
                 {
-                    all.push(self.hold(*attempt, Some(*fence), held.lapses_us));
+                    all.push(self.hold(*attempt, Some(*fence), held.lapses_us, held.is_unheard));
                 }
                 _ => {}
             },
         }
     }
 
-    fn hold(&self, attempt: Attempt, fence: Option<u64>, lapses_us: (u64, u64)) -> Self {
+    fn hold(&self, attempt: Attempt, fence: Option<u64>, lapses_us: (u64, u64), is_unheard: bool) -> Self {
         Self {
+            any_deadline: self.any_deadline,
             fence_max: fence.unwrap_or_default().max(self.fence_max),
-            held: Some(Held { attempt, fence, lapses_us }),
+            held: Some(Held { attempt, fence, lapses_us, is_unheard }),
         }
     }
 }

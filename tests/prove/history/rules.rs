@@ -1,6 +1,6 @@
 //! What holds over all locks of a server, whatever its single locks do.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::call::{Ask, Attempt, Call, Mode};
 
@@ -70,24 +70,42 @@ fn times_sent(calls: &[Call]) -> HashMap<Attempt, (usize, u64)> {
 }
 
 /// A client that was seen waiting comes before every claim on that key that began later, except for steals.
-/// `seen_waiting` has for each waiting call the time at which the server had it blocked. Returns how many pairs were
-/// compared.
+/// `seen_waiting` has the time at which an attempt was seen blocked by the server. Returns how many pairs were compared.
 #[track_caller]
-pub fn waiters_come_first(calls: &[Call], seen_waiting: &[(usize, u64)]) -> usize {
+pub fn waiters_come_first(calls: &[Call], seen_waiting: &HashMap<Attempt, u64>) -> usize {
     let sent = times_sent(calls);
+    // A thief that claims again is still none who waited for a turn.
+    let stole: HashSet<Attempt> = calls
+        .iter()
+        .filter(|call| matches!(call.ask, Ask::Claim { mode: Mode::Steal, .. }))
+        .filter_map(attempt)
+        .collect();
     let mut pairs = 0;
-    for (index, blocked_us) in seen_waiting {
-        let waiter = &calls[*index];
-        let Some((_, granted)) = waiter.grant() else { continue };
+    for waiter in calls {
+        let Some((waiting, granted)) = waiter.grant() else { continue };
+        let Some(blocked_us) = seen_waiting.get(&waiting).filter(|blocked_us| **blocked_us < waiter.end_us) else {
+            continue;
+        };
         for later in calls {
-            let is_steal = matches!(later.ask, Ask::Claim { mode: Mode::Steal, .. });
+            let is_steal = attempt(later).is_some_and(|attempt| stole.contains(&attempt));
             let first_sent_us = attempt(later).map_or(0, |attempt| sent[&attempt].1);
             if later.key != waiter.key || first_sent_us <= *blocked_us || is_steal {
                 continue;
             }
             if let Some((_, fence)) = later.grant() {
                 pairs += 1;
-                assert!(fence > granted, "{later:?} came before {waiter:?}, which was waiting since {blocked_us}");
+                if fence < granted {
+                    let around = calls.iter().filter(|call| {
+                        call.key == waiter.key
+                            && call.start_us < waiter.end_us
+                            && call.end_us.saturating_add(100_000) > waiter.start_us
+                    });
+                    let lines: Vec<String> = around.map(|call| format!("{call:?}")).collect();
+                    panic!(
+                        "{later:?} came before {waiter:?}, which was waiting since {blocked_us}; on that key then:\n{}",
+                        lines.join("\n")
+                    );
+                }
             }
         }
     }

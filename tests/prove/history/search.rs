@@ -62,6 +62,7 @@ pub fn linearize(calls: &[&Call], before: State) -> Result<(), String> {
 fn options(calls: &[&Call], is_placed: &[bool], state: &State) -> Vec<(usize, State)> {
     // A call that begins after another has ended comes after it.
     let mut first_end_us = u64::MAX;
+    let last_start_us = calls.iter().zip(is_placed).filter(|(_, done)| **done).map(|(call, _)| call.start_us).max();
     let mut candidates = Vec::new();
     for (index, call) in calls.iter().enumerate() {
         if is_placed[index] {
@@ -70,7 +71,10 @@ fn options(calls: &[&Call], is_placed: &[bool], state: &State) -> Vec<(usize, St
         if call.start_us > first_end_us {
             break;
         }
-        candidates.push(index);
+        // So does one without an answer come before all that began after it was given up.
+        if last_start_us.is_none_or(|start_us| start_us <= call.end_us) {
+            candidates.push(index);
+        }
         if call.answer != Answer::Lost {
             first_end_us = first_end_us.min(call.end_us);
         }
@@ -104,7 +108,6 @@ mod tests {
         let calls: Vec<Call> = calls
             .iter()
             .map(|(ask, start_ms, end_ms, answer)| Call {
-                client: 0,
                 key: 0,
                 ask: ask.clone(),
                 start_us: start_ms * 1_000,
@@ -164,6 +167,15 @@ mod tests {
     fn a_lost_call_may_have_happened_or_not_and_an_error_has_not() {
         let lost = (claim(1, CLAIM), 0, 1, Lost);
         assert!(history(&[lost.clone(), (claim(2, CLAIM), 2, 3, Granted(6))]));
+        assert!(
+            !history(&[
+                (claim(2, CLAIM), 2, 3, Granted(6)),
+                (Ask::Release { attempt: 2 }, 4, 5, Lost),
+                (claim(3, CLAIM), 6, 7, Refused),
+                (claim(4, CLAIM), 8, 9, Granted(7))
+            ]),
+            "done after it was given up"
+        );
         assert!(history(&[lost.clone(), (claim(2, CLAIM), 2, 3, Refused)]));
         assert!(history(&[lost.clone(), (claim(1, CLAIM), 2, 3, Granted(5)), (Ask::Look, 4, 5, Seen(Some((1, 5))))]));
         assert!(!history(&[
@@ -175,6 +187,25 @@ mod tests {
         let first = (claim(1, CLAIM), 0, 1, Granted(5));
         let error = (Ask::Release { attempt: 1 }, 2, 3, Error("READONLY".to_owned()));
         assert!(!history(&[first, error, (claim(2, CLAIM), 4, 5, Granted(6))]));
+    }
+
+    #[test]
+    fn a_grant_that_nobody_heard_of_may_be_taken_back_and_no_other() {
+        let lost = (claim(1, Mode::Block), 0, 9, Lost);
+        let release = (Ask::Release { attempt: 9 }, 5, 6, Zero);
+        assert!(history(&[
+            lost.clone(),
+            release,
+            (claim(2, CLAIM), 10, 11, Refused),
+            (claim(3, CLAIM), 12, 13, Granted(7)),
+            (claim(4, CLAIM), 14, 15, Refused),
+        ]));
+        assert!(!history(&[
+            lost,
+            (claim(1, CLAIM), 10, 11, Granted(5)),
+            (claim(2, CLAIM), 12, 13, Refused),
+            (claim(3, CLAIM), 14, 15, Granted(7)),
+        ]));
     }
 
     #[test]
