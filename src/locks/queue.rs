@@ -344,3 +344,6 @@ impl Waiting {
         self.queue(db, key).map(|queue| queue.waiters.iter().copied().collect()).unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+mod tests;
