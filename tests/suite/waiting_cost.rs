@@ -67,22 +67,21 @@ fn a_release_costs_the_same_however_many_wait() {
     calm.conn().granted("PRLOCK.CLAIM k PX 60000 TOKEN a");
     crowded.conn().granted("PRLOCK.CLAIM k PX 60000 TOKEN a");
     let mut many = crowd(&crowded, MANY - ROUNDS, |_| "k".into());
-    // The least of several tries counts, and the tries alternate, since other processes disturb.
-    let (mut with_few, mut with_many) = (f64::INFINITY, f64::INFINITY);
+    // Other processes disturb, but a cost that grows with the waiters would show in every try.
+    let mut tries = Vec::new();
     for _ in 0..TRIES {
         let few = crowd(&calm, ROUNDS, |_| "k".into());
-        with_few = with_few.min(round_cost_us(&calm));
+        let with_few = round_cost_us(&calm);
         drop(few);
         many.extend(crowd(&crowded, ROUNDS, |_| "k".into()));
         assert_eq!(crowded.stat("waiters"), MANY as i64);
-        with_many = with_many.min(round_cost_us(&crowded));
+        let with_many = round_cost_us(&crowded);
+        tries.push((with_few, with_many));
         // Those who were granted are the first of the crowd.
         many.drain(..ROUNDS);
     }
-    println!(
-        "a round: {with_few:.1} us of processor time with at most {ROUNDS} waiters, {with_many:.1} us with {MANY}"
-    );
-    assert!(with_many <= with_few * 1.2, "{with_few} us with few waiters, {with_many} us with many");
+    println!("us of processor time for a round, with at most {ROUNDS} waiters and with {MANY}: {tries:.1?}");
+    assert!(tries.iter().any(|(with_few, with_many)| *with_many <= with_few * 1.2), "{tries:?}");
     drop(many);
     // Their memory is asked for in smaller tests: the server keeps two helpers with buffers for each blocked client, and
     // gives back 500 a second.
