@@ -3,8 +3,9 @@
 //!
 //! A block that is marked `redis` is a session. Each of its commands stands behind a prompt, which is redis-cli's own or,
 //! where several clients play together, the client's name; the lines below it are its reply. A command without a reply has
-//! to wait, and `# NAME now gets:` comes before what it gets in the end. A block marked `redis-paste` holds the commands of
-//! the page's sessions once more, ready to be pasted, and one marked `sh` has commands for a shell. `...` in a reply stands
+//! to wait, and `# NAME now gets:` comes before what it gets in the end. A block marked `sh` has commands for a shell,
+//! each on a line or, where it feeds redis-cli by `<<'END'`, the whole block one command: the commands of the page's sessions
+//! once more, ready to be pasted. `...` in a reply stands
 //! for lines left out, and at the end of a line for its rest. Behind the mark, `since=7.2` leaves a session out on Redis 7.0,
 //! and `replica` gives its server a replica.
 
@@ -55,7 +56,7 @@ fn sessions_go_as_the_pages_say() {
 #[test]
 fn what_is_pasted_is_what_is_shown() {
     for page in pages() {
-        let pasted: Vec<&str> = page.blocks_of(Kind::Paste).flat_map(|block| block.lines()).collect();
+        let pasted: Vec<&str> = page.blocks_of(Kind::Shell).filter_map(Block::fed).flatten().collect();
         if pasted.is_empty() {
             continue;
         }
@@ -70,11 +71,10 @@ fn lines_for_a_shell_work() {
     let makefile = std::fs::read_to_string(root().join("Makefile")).expect("read the Makefile");
     for page in pages() {
         let server = Server::start();
-        for line in page.blocks_of(Kind::Shell).flat_map(|block| block.lines()) {
-            let line = line.split("  #").next().unwrap_or(line).trim();
-            if line.contains("redis-cli ") {
-                talk::run_line(&server, line);
-            } else if let Some(target) = line.strip_prefix("make ") {
+        for command in page.blocks_of(Kind::Shell).flat_map(Block::shell_commands) {
+            if command.contains("redis-cli ") {
+                talk::run_in_shell(&server, &command);
+            } else if let Some(target) = command.strip_prefix("make ") {
                 let target = target.split_whitespace().next().unwrap_or_default();
                 assert!(makefile.contains(&format!("\n{target}:")), "{}: no `make {target}`", page.name);
             }

@@ -14,7 +14,6 @@ pub struct Page {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Session,
-    Paste,
     Shell,
     Other,
 }
@@ -33,6 +32,21 @@ pub struct Block {
 impl Block {
     pub fn lines(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().map(String::as_str)
+    }
+
+    /// What a command of a shell is fed with, line by line, if it is.
+    pub fn fed(&self) -> Option<Vec<&str>> {
+        let (last, lines) = self.lines.split_last()?;
+        let (first, fed) = lines.split_first()?;
+        (first.ends_with("<<'END'") && last == "END").then(|| fed.iter().map(String::as_str).collect())
+    }
+
+    /// Commands for a shell, without their comments.
+    pub fn shell_commands(&self) -> Vec<String> {
+        if self.fed().is_some() {
+            return vec![self.lines.join("\n")];
+        }
+        self.lines().map(|line| line.split("  #").next().unwrap_or(line).trim().to_owned()).collect()
     }
 }
 
@@ -77,7 +91,6 @@ fn start(mark: &str, first_line: usize) -> Block {
     let words: Vec<&str> = mark.split_whitespace().collect();
     let kind = match words.first().copied() {
         Some("redis") => Kind::Session,
-        Some("redis-paste") => Kind::Paste,
         Some("sh") => Kind::Shell,
         _ => Kind::Other,
     };

@@ -159,14 +159,14 @@ impl Drop for Client {
     }
 }
 
-/// Runs a line as a shell would, its redis-cli being that of `server`; panics if a reply is an error or a part fails.
-pub fn run_line(server: &Server, line: &str) {
+/// Runs a command as a shell would, its redis-cli being that of `server`; panics if a reply is an error or a part fails.
+pub fn run_in_shell(server: &Server, command: &str) {
     let script =
-        format!("set -o pipefail\nredis-cli() {{ command redis-cli -e -p {} \"$@\"; }}\n{line}\n", server.port());
+        format!("set -o pipefail\nredis-cli() {{ command redis-cli -e -p {} \"$@\"; }}\n{command}\n", server.port());
     let Output { status, stdout, stderr } =
         Command::new("bash").args(["-c", &script]).stdin(Stdio::null()).output().expect("run bash");
     let said = [stdout, stderr].concat();
-    assert!(status.success(), "{line}: {}", String::from_utf8_lossy(&said));
+    assert!(status.success(), "{command}: {}", String::from_utf8_lossy(&said));
 }
 
 fn redis_cli(server: &Server) -> Command {
