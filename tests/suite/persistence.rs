@@ -6,8 +6,14 @@ use std::io::Write;
 
 use crate::support::{Builder, Conn, PATIENCE, Server, Value, bytes, cmd, int, items, map, wait_until};
 
+/// The token of each lock, by database and key.
+type Tokens = BTreeMap<(i64, Vec<u8>), Vec<u8>>;
+
+/// Database, key, holder, fence, renewals and linger of a lock.
+type Listed = (i64, Vec<u8>, Vec<u8>, i64, i64, i64);
+
 /// Locks of every kind in two databases; returns the tokens.
-fn fill(server: &Server) -> BTreeMap<(i64, Vec<u8>), Vec<u8>> {
+fn fill(server: &Server) -> Tokens {
     let mut tokens = BTreeMap::new();
     let every_byte: Vec<u8> = (0..=255).collect();
     // As serializers write them: msgpack, igbinary, compressed.
@@ -42,7 +48,7 @@ fn fill(server: &Server) -> BTreeMap<(i64, Vec<u8>), Vec<u8>> {
 }
 
 /// All that LIST says of the locks, without what moves with the clock.
-fn listed(server: &Server) -> Vec<(i64, Vec<u8>, Vec<u8>, i64, i64, i64)> {
+fn listed(server: &Server) -> Vec<Listed> {
     let mut all = Vec::new();
     for db in [0, 3] {
         let mut conn = server.conn();
@@ -58,7 +64,7 @@ fn listed(server: &Server) -> Vec<(i64, Vec<u8>, Vec<u8>, i64, i64, i64)> {
 }
 
 /// Tokens, deadlines, fences, holders: everything is as it was, and later fences are greater.
-fn assert_kept(server: &Server, what: &str, tokens: &BTreeMap<(i64, Vec<u8>), Vec<u8>>, does: impl FnOnce(&Server)) {
+fn assert_kept(server: &Server, what: &str, tokens: &Tokens, does: impl FnOnce(&Server)) {
     let (states, digest, list) = (server.lock_states(), server.digest(), listed(server));
     let last = server.conn().gauge("last_fence");
     assert_eq!(states.len(), tokens.len());
@@ -74,7 +80,7 @@ fn assert_kept(server: &Server, what: &str, tokens: &BTreeMap<(i64, Vec<u8>), Ve
     conn.ok(("PRLOCK.RELEASE", "new", "t:new"));
 }
 
-fn assert_tokens_fit(server: &Server, tokens: &BTreeMap<(i64, Vec<u8>), Vec<u8>>) {
+fn assert_tokens_fit(server: &Server, tokens: &Tokens) {
     for ((db, key), token) in tokens {
         let mut conn = server.conn();
         conn.select(*db);

@@ -72,6 +72,33 @@ fn a_replica_is_the_same_after_a_full_and_a_partial_synchronisation() {
     assert_eq!(primary.info_number("sync_full"), 1);
 }
 
+/// CASES 19: what arrives late has lapsed at its moment all the same.
+#[test]
+fn a_stream_that_comes_late_prolongs_nothing() {
+    let primary = Server::start();
+    let replica = primary.replica();
+    let mut deadlines = Vec::new();
+    replica.sigstop();
+    for db in [0, 3] {
+        let mut conn = primary.conn();
+        conn.select(db);
+        conn.claim_px("short", 100);
+        conn.claim_px("long", 60_000);
+        conn.ok(cmd("PRLOCK.RENEW long t:long PX 50000"));
+        deadlines.push(int(&conn.ok(("PEXPIRETIME", "long"))));
+        let at_ms = int(&conn.ok(("PEXPIRETIME", "short")));
+        conn.wait_past(at_ms.max(deadlines[0] - 50_000 + 300));
+    }
+    replica.sigcont();
+    wait_for_offset_equal(&primary, &replica);
+    for (db, deadline) in [0, 3].into_iter().zip(deadlines) {
+        let mut there = replica.conn();
+        there.select(db);
+        assert_eq!(there.list(), ["long"]);
+        assert_eq!(int(&there.ok(("PEXPIRETIME", "long"))), deadline);
+    }
+}
+
 /// The replica's own AOF, a replica of the replica, and a restart of each.
 #[test]
 fn a_replicas_file_and_its_own_replica_are_the_same() {
