@@ -27,6 +27,9 @@ const SPARE: usize = 64;
 /// Locks that may be adrift before those that have died since are forgotten.
 const ADRIFT_MIN: usize = 64;
 
+/// More locks than can be dropped in a moment.
+const LARGE: usize = 4_096;
+
 /// Not registered; lies, if anywhere, in the database and under the name it was loaded with.
 const NOWHERE: u32 = u32::MAX;
 /// In the ordered sets.
@@ -268,6 +271,22 @@ impl Walk<'_> {
     }
 }
 
+/// What a flush has left of the registry. To drop it takes time in the number of locks, and touches nothing else, so any
+/// thread may.
+#[derive(Debug, Default)]
+pub struct Cleared {
+    /// How many locks there were.
+    pub count: usize,
+    remains: Vec<Option<Box<Db>>>,
+}
+
+impl Cleared {
+    /// Whether it takes so long to drop that the main thread should not.
+    pub fn is_large(&self) -> bool {
+        self.remains.iter().flatten().map(|db| db.live).sum::<usize>() > LARGE
+    }
+}
+
 /// The locks of all databases.
 #[derive(Debug, Default)]
 pub struct Registry {
@@ -318,21 +337,20 @@ impl Registry {
 
     /// Every lock of `db` is gone; of all databases, if `db` is -1. Perhaps not freed yet, where a background thread does
     /// that, so nothing that lay there may be taken for alive later. Returns how many there were, without those that were
-    /// unlinked before.
-    pub fn clear(&mut self, db: i32) -> usize {
+    /// unlinked before, and what is left to drop.
+    pub fn clear(&mut self, db: i32) -> Cleared {
         let is_here = |at: i32, lock: &Lock| (db < 0 || at == db) && lock.place() == NOWHERE;
         let unseen = self.adrift.iter().filter(|(at, lock)| is_here(*at, lock) && !lock.is_gone()).count();
         let registered = if db < 0 { self.registered() } else { self.len(db) };
-        if db < 0 {
-            self.dbs.clear();
+        let remains = if db < 0 {
             self.forget_adrift();
+            std::mem::take(&mut self.dbs)
         } else {
             self.adrift.retain(|(at, lock)| !is_here(*at, lock));
-            if let Some(db) = self.known(db) {
-                db.clear();
-            }
-        }
-        registered.saturating_add(unseen)
+            let slot = usize::try_from(db).ok().and_then(|db| self.dbs.get_mut(db));
+            vec![slot.and_then(Option::take)]
+        };
+        Cleared { count: registered.saturating_add(unseen), remains }
     }
 
     /// SWAPDB.

@@ -68,13 +68,18 @@ unsafe extern "C" fn flushed(ctx: *mut RedisModuleCtx, _event: RedisModuleEvent,
         if db >= 0 && state(|state| state.registry.unlinked_at_large()) > 0 {
             doom_unregistered(ctx, db);
         }
-        state(|state| {
-            let gone = state.registry.clear(db);
+        let cleared = state(|state| {
+            let cleared = state.registry.clear(db);
             if counts {
-                state.stats.deleted = state.stats.deleted.saturating_add(gone as u64);
+                state.stats.deleted = state.stats.deleted.saturating_add(cleared.count as u64);
             }
             state.bindings.clear(db);
+            cleared
         });
+        if cleared.is_large() {
+            // If there can be no thread, this drops it here and now.
+            let _ = std::thread::Builder::new().name("prlock-drop".to_owned()).spawn(move || drop(cleared));
+        }
     } else if state(|state| state.waiting.mark_db(db)) {
         soon::ask();
     }

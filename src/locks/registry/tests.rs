@@ -226,7 +226,7 @@ impl Pair {
                 }
                 let before = self.registry.total();
                 let unlinked = self.registry.unlinked_at_large();
-                let gone = self.registry.clear(db);
+                let gone = self.registry.clear(db).count;
                 let lost = unlinked - self.registry.unlinked_at_large();
                 assert_eq!(before - self.registry.total(), gone + lost);
                 for (at, keys) in (0..).zip(&mut self.keyspace) {
