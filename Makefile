@@ -8,9 +8,12 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 PORT ?= 6379
 # For `make test` and `make test-servers`: only tests with this in their name. For `make bench`: only these parts.
 ONLY ?=
-# For `make bench`: redis7, redis8, valkey8 or valkey9; and how many rounds count.
+# For `make bench`: the server (redis7, redis8, valkey8 or valkey9); how many rounds count; whether to renew the tables
+# and the picture in docs; whether to count instructions as well.
 SERVER ?= redis7
 ROUNDS ?=
+WRITE ?=
+CALLGRIND ?=
 # For `make prove`: how long each part takes, which parts (all), and on which servers.
 SECONDS ?= 60
 PART ?=
@@ -51,8 +54,8 @@ servers: ## Fetch these three servers into .cache/servers, once
 
 # --- measure it
 
-bench: build ## Measure it beside plain commands, Lua, polling and SCAN (SERVER=valkey9, ONLY=cycle,memory)
-	@PRLOCK_SERVER=$(SERVER) ONLY=$(ONLY) ROUNDS=$(ROUNDS) \
+bench: build ## Measure it beside plain commands, Lua, polling and SCAN (SERVER=valkey9, ONLY=cycle,list; WRITE=1 renews docs)
+	@PRLOCK_SERVER=$(SERVER) ONLY=$(ONLY) ROUNDS=$(ROUNDS) WRITE=$(WRITE) CALLGRIND=$(CALLGRIND) \
 		cargo bench --quiet --locked --profile compare --bench compare
 
 # --- change it

@@ -3,15 +3,24 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
 use crate::options::Options;
+use crate::parts::waiters;
 use crate::support::{module_path, server_kind};
 
-pub fn before_the_run(_options: &Options) -> Result<(), String> {
+pub fn before_the_run(options: &Options) -> Result<(), String> {
     // Both end the program with what to do when the file is missing.
-    let module = module_path();
-    let program = server_kind().program();
-    runs(&program)?;
-    eprintln!("module: {}", module.display());
+    module_path();
+    let server = server_kind().program();
+    runs(&server)?;
+    if options.wants("instructions") {
+        runs(Path::new("valgrind"))?;
+        runs(Path::new("callgrind_control"))?;
+    }
+    if options.wants("waiters") {
+        raise_descriptors(waiters::DESCRIPTORS)?;
+    }
     Ok(())
 }
 
@@ -19,7 +28,22 @@ fn runs(program: &Path) -> Result<(), String> {
     let status = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     match status {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{} does not run: {status}", program.display())),
-        Err(error) => Err(format!("the server {} does not start: {error}", program.display())),
+        Ok(status) => Err(format!("{} --version: {status}", program.display())),
+        Err(error) => Err(format!("{} does not start: {error}", program.display())),
     }
+}
+
+/// Makes sure that this process and its servers may open that many files and connections.
+fn raise_descriptors(needed: u64) -> Result<(), String> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|error| format!("ulimit -n: {error}"))?;
+    if soft >= needed {
+        return Ok(());
+    }
+    if hard < needed {
+        return Err(format!(
+            "The part 'waiters' needs {needed} file descriptors, and this system allows {hard}: raise the limit \
+             (ulimit -Hn {needed}, as root), or choose other parts by ONLY."
+        ));
+    }
+    setrlimit(Resource::RLIMIT_NOFILE, needed, hard).map_err(|error| format!("ulimit -n {needed}: {error}"))
 }

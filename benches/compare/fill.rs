@@ -1,6 +1,6 @@
 //! Servers full of locks: this module's, and plain strings with an expiry.
 
-use crate::script::{Script, Step, reply, step};
+use crate::script::{Reply, Script, Step, step};
 use crate::subject::Subject;
 use crate::words::{TTL_MS, holder, key, scattered, token};
 
@@ -20,7 +20,7 @@ pub fn with_locks(subject: &Subject, count: usize) {
     play_for_all(subject, count, |number| {
         let owner = holder_of(number, count);
         let (key, token, holder) = (key(number), token(number, owner), holder(owner));
-        step(&format!("PRLOCK.CLAIM {key} PX {TTL_MS} TOKEN {token} HOLDER {holder}"), reply::GRANT)
+        step(&format!("PRLOCK.CLAIM {key} PX {TTL_MS} TOKEN {token} HOLDER {holder}"), Reply::Grant)
     });
 }
 
@@ -28,7 +28,7 @@ pub fn with_locks(subject: &Subject, count: usize) {
 pub fn with_strings(subject: &Subject, count: usize) {
     play_for_all(subject, count, |number| {
         let token = token(number, holder_of(number, count));
-        step(&format!("SET {} {token} NX PX {TTL_MS}", key(number)), reply::OK)
+        step(&format!("SET {} {token} NX PX {TTL_MS}", key(number)), Reply::Ok)
     });
 }
 
@@ -36,13 +36,13 @@ pub fn with_strings(subject: &Subject, count: usize) {
 pub fn release_locks(subject: &Subject, count: usize) {
     play_for_all(subject, count, |number| {
         let token = token(number, holder_of(number, count));
-        step(&format!("PRLOCK.RELEASE {} {token}", key(number)), reply::DIGIT)
+        step(&format!("PRLOCK.RELEASE {} {token}", key(number)), Reply::One)
     });
 }
 
 /// Deletes all of them.
 pub fn delete_strings(subject: &Subject, count: usize) {
-    play_for_all(subject, count, |number| step(&format!("DEL {}", key(number)), reply::DIGIT));
+    play_for_all(subject, count, |number| step(&format!("DEL {}", key(number)), Reply::One));
 }
 
 fn play_for_all(subject: &Subject, count: usize, step_for: impl Fn(usize) -> Step) {

@@ -1,18 +1,24 @@
-//! What the run has found: a table with targets, values, ratios and verdicts.
+//! What the run has found: values, ratios, targets and verdicts.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
 
 use crate::support::{ServerKind, server_kind};
+use crate::value::Value;
 
 /// The targets are those of Redis 7.0. The other servers may be this much off.
 const ALLOWANCE_OF_OTHERS: f64 = 0.10;
 
 #[derive(Default)]
 pub struct Report {
-    rows: Vec<Row>,
+    pub rows: Vec<Row>,
+    /// The numbers that the picture shows.
+    figures: BTreeMap<String, f64>,
 }
 
 /// One comparison.
-struct Row {
-    part: &'static str,
+pub struct Row {
+    pub part: &'static str,
     what: String,
     ours: String,
     /// Who it is beside of, and its value.
@@ -33,15 +39,14 @@ pub enum Target {
     None,
 }
 
-/// A value with its unit.
-#[derive(Clone, Copy)]
-pub struct Value(pub f64, pub &'static str);
+pub const HEAD: [&str; 7] = ["what", "PRLOCK", "beside", "its value", "finding", "target", ""];
+
+/// Whether this column holds text; the others hold numbers.
+pub fn is_text(column: usize) -> bool {
+    matches!(column, 0 | 2 | 6)
+}
 
 impl Report {
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// A value beside another's, and what the comparison gave: usually the ratio of the two.
     pub fn beside(
         &mut self,
@@ -79,17 +84,28 @@ impl Report {
         });
     }
 
-    pub fn print(&self) {
-        let cells: Vec<[String; 7]> = std::iter::once(HEAD.map(str::to_owned)).chain(self.cells()).collect();
+    /// Keeps a number for the picture.
+    pub fn keep(&mut self, name: impl Into<String>, value: f64) {
+        self.figures.insert(name.into(), value);
+    }
+
+    pub fn figure(&self, name: &str) -> f64 {
+        *self.figures.get(name).unwrap_or_else(|| panic!("no part has kept {name:?}"))
+    }
+
+    /// For the terminal.
+    pub fn table(&self) -> String {
+        let cells: Vec<[String; 7]> =
+            std::iter::once(HEAD.map(str::to_owned)).chain(self.rows.iter().map(Row::cells)).collect();
         let widths: Vec<usize> =
             (0..HEAD.len()).map(|at| cells.iter().map(|row| row[at].chars().count()).max().unwrap_or(0)).collect();
+        let mut table = String::new();
         let mut part = "";
         for (number, row) in cells.iter().enumerate() {
-            // A blank line between parts.
             if let Some(now) = number.checked_sub(1).map(|at| self.rows[at].part)
                 && now != part
             {
-                println!("\n{now}");
+                table += &format!("\n{now}\n");
                 part = now;
             }
             let line: Vec<String> = row
@@ -102,30 +118,29 @@ impl Report {
                     },
                 )
                 .collect();
-            println!("  {}", line.join("  ").trim_end());
+            writeln!(table, "  {}", line.join("  ").trim_end()).expect("write to a string");
         }
-        let verdicts: Vec<bool> = self.rows.iter().filter_map(|row| row.met).collect();
-        let met = verdicts.iter().filter(|met| **met).count();
-        println!("\n{met} of {} targets met", verdicts.len());
+        writeln!(table, "\n{}", self.summary()).expect("write to a string");
+        table
     }
 
-    fn cells(&self) -> impl Iterator<Item = [String; 7]> {
-        self.rows.iter().map(|row| {
-            let met = match row.met {
-                Some(true) => "met",
-                Some(false) => "NOT MET",
-                None => "",
-            };
-            [&row.what, &row.ours, &row.other, &row.theirs, &row.finding, &row.target, met].map(str::to_owned)
-        })
+    /// How many targets are met.
+    pub fn summary(&self) -> String {
+        let verdicts: Vec<bool> = self.rows.iter().filter_map(|row| row.met).collect();
+        let met = verdicts.iter().filter(|met| **met).count();
+        format!("{met} of {} targets met", verdicts.len())
     }
 }
 
-const HEAD: [&str; 7] = ["what", "PRLOCK", "beside", "its value", "ratio", "target", ""];
-
-/// Whether this column holds text; the others hold numbers.
-fn is_text(column: usize) -> bool {
-    matches!(column, 0 | 2 | 6)
+impl Row {
+    pub fn cells(&self) -> [String; 7] {
+        let met = match self.met {
+            Some(true) => "met",
+            Some(false) => "NOT MET",
+            None => "",
+        };
+        [&self.what, &self.ours, &self.other, &self.theirs, &self.finding, &self.target, met].map(str::to_owned)
+    }
 }
 
 impl Target {
@@ -152,19 +167,5 @@ impl Target {
             Self::AtLeast(limit) => format!("≥ {}", Value(limit, unit)),
             Self::None => String::new(),
         }
-    }
-}
-
-impl std::fmt::Display for Value {
-    /// Three digits that say something, and the unit.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self(value, unit) = *self;
-        let digits = match value.abs() {
-            size if size >= 100.0 || size == 0.0 => 0,
-            size if size >= 10.0 => 1,
-            size if size >= 1.0 => 2,
-            _ => 3,
-        };
-        write!(f, "{value:.digits$} {unit}")
     }
 }

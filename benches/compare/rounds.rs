@@ -9,6 +9,7 @@ pub struct Contender<'a> {
 }
 
 /// What a contender's rounds gave.
+#[derive(Clone)]
 pub struct Series {
     pub name: &'static str,
     pub samples: Vec<f64>,
@@ -38,6 +39,13 @@ pub fn interleave(rounds: usize, mut contenders: Vec<Contender<'_>>) -> Vec<Seri
 impl Series {
     pub fn median(&self) -> f64 {
         median(&self.samples)
+    }
+
+    /// Round by round, what the parts gave together.
+    pub fn sum(parts: &[Self]) -> Self {
+        let rounds = 0..parts[0].samples.len();
+        let samples = rounds.map(|round| parts.iter().map(|part| part.samples[round]).sum()).collect();
+        Self { name: parts[0].name, samples }
     }
 
     /// How many times the other's: the median over the rounds of the ratio within a round.

@@ -8,18 +8,21 @@ use crate::support::PATIENCE;
 /// Commands in one write.
 const PIPELINE: usize = 128;
 
-/// How long the replies are. All are fixed, so that the reader only counts bytes, and a reply of another kind is noticed.
-pub mod reply {
+/// What a command is to be answered with. The lengths are fixed, so that the reader only counts bytes.
+#[derive(Clone, Copy)]
+pub enum Reply {
     /// `+OK`
-    pub const OK: usize = 5;
-    /// `:1` or `:0`
-    pub const DIGIT: usize = 4;
-    /// `$-1`
-    pub const NULL: usize = 5;
-    /// A token of 32 bytes alone.
-    pub const TOKEN: usize = 5 + 32 + 2;
-    /// A grant: an array of a token of 32 bytes and a fence, which has 16 digits until the year 2286.
-    pub const GRANT: usize = 4 + TOKEN + 1 + 16 + 2;
+    Ok,
+    /// `:1`
+    One,
+    /// `:0`
+    Zero,
+    /// `$-1` or `*-1`
+    Null,
+    /// A bulk string of 32 bytes.
+    Token,
+    /// An array of a token of 32 bytes and a fence, which has 16 digits until the year 2286.
+    Grant,
 }
 
 #[derive(Default)]
@@ -33,19 +36,41 @@ pub struct Script {
 struct Batch {
     /// Where it ends in the script's bytes.
     end: usize,
-    commands: usize,
+    replies: Vec<Reply>,
     reply_bytes: usize,
 }
 
-/// A command and the length of its reply.
+/// A command and its reply.
 pub struct Step {
     pub args: Vec<String>,
-    pub reply_bytes: usize,
+    pub reply: Reply,
 }
 
-/// `step("DEL k", reply::DIGIT)`: no word has a space in it.
-pub fn step(line: &str, reply_bytes: usize) -> Step {
-    Step { args: line.split_whitespace().map(str::to_owned).collect(), reply_bytes }
+/// `step("DEL k", Reply::One)`: no word has a space in it.
+pub fn step(line: &str, reply: Reply) -> Step {
+    Step { args: line.split_whitespace().map(str::to_owned).collect(), reply }
+}
+
+impl Reply {
+    fn len(self) -> usize {
+        match self {
+            Self::Ok | Self::Null => 5,
+            Self::One | Self::Zero => 4,
+            Self::Token => 5 + 32 + 2,
+            Self::Grant => 4 + Self::Token.len() + 1 + 16 + 2,
+        }
+    }
+
+    fn is(self, bytes: &[u8]) -> bool {
+        match self {
+            Self::Ok => bytes.starts_with(b"+OK"),
+            Self::One => bytes.starts_with(b":1"),
+            Self::Zero => bytes.starts_with(b":0"),
+            Self::Null => bytes.starts_with(b"$-1") || bytes.starts_with(b"*-1"),
+            Self::Token => bytes.starts_with(b"$32"),
+            Self::Grant => bytes.starts_with(b"*2"),
+        }
+    }
 }
 
 impl Script {
@@ -54,13 +79,13 @@ impl Script {
         for arg in &step.args {
             write!(self.bytes, "${}\r\n{arg}\r\n", arg.len()).expect("write to memory");
         }
-        if self.batches.last().is_none_or(|batch| batch.commands == PIPELINE) {
+        if self.batches.last().is_none_or(|batch| batch.replies.len() == PIPELINE) {
             self.batches.push(Batch::default());
         }
         let batch = self.batches.last_mut().expect("one was just made sure");
         batch.end = self.bytes.len();
-        batch.commands += 1;
-        batch.reply_bytes += step.reply_bytes;
+        batch.replies.push(step.reply);
+        batch.reply_bytes += step.reply.len();
         self.commands += 1;
     }
 
@@ -98,23 +123,26 @@ impl Player {
         let mut start = 0;
         for batch in &script.batches {
             self.stream.write_all(&script.bytes[start..batch.end]).expect("send to the server");
-            self.take(batch.reply_bytes);
+            self.take(batch);
             start = batch.end;
         }
     }
 
-    fn take(&mut self, due: usize) {
+    fn take(&mut self, batch: &Batch) {
         let mut taken = 0;
-        while taken < due {
-            let count = match self.stream.read(&mut self.buffer) {
+        while taken < batch.reply_bytes {
+            match self.stream.read(&mut self.buffer[taken..]) {
                 Ok(0) => panic!("the server has closed the connection"),
-                Ok(count) => count,
-                Err(error) => panic!("{taken} of {due} bytes came, and then: {error}"),
-            };
-            assert!(taken > 0 || self.buffer[0] != b'-', "an error: {}", self.text(count));
-            taken += count;
+                Ok(count) => taken += count,
+                Err(error) => panic!("after {:?}: {error}", self.text(taken)),
+            }
         }
-        assert!(taken == due, "other replies than those due, the last: {}", self.text(taken.min(self.buffer.len())));
+        let mut at = 0;
+        for reply in &batch.replies {
+            assert!(reply.is(&self.buffer[at..]), "another reply than the one due: {:?}", self.text(taken));
+            at += reply.len();
+        }
+        assert!(at == taken, "a reply too many: {:?}", self.text(taken));
     }
 
     fn text(&self, count: usize) -> String {

@@ -7,8 +7,7 @@ use crate::script::{Player, Script};
 use crate::support::{Builder, Conn, Server, bytes};
 
 pub struct Subject {
-    /// Ends with this value.
-    _server: Server,
+    server: Server,
     /// Asks and prepares; open from the start, since opening a connection costs the server time.
     control: RefCell<Conn>,
     player: RefCell<Player>,
@@ -27,7 +26,20 @@ impl Subject {
         let server = builder.start();
         let control = RefCell::new(server.conn());
         let player = RefCell::new(Player::connect(server.port()));
-        Self { _server: server, control, player }
+        Self { server, control, player }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.server.port()
+    }
+
+    /// Starts the server anew with the snapshot that it has written, and returns the processor time in ms that its main
+    /// thread has taken until it serves.
+    pub fn reload_cpu_ms(&mut self) -> f64 {
+        self.server.restart();
+        *self.control.get_mut() = self.server.conn();
+        *self.player.get_mut() = Player::connect(self.server.port());
+        self.cpu_us() / 1e3
     }
 
     /// Asks the server something outside of what is measured.

@@ -35,6 +35,11 @@ pub fn scattered(count: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |number| number * STRIDE % count)
 }
 
+/// The keys of these numbers.
+pub fn scattered_keys(count: usize) -> impl Iterator<Item = String> {
+    scattered(count).map(key)
+}
+
 /// A fixed number that looks like a random one.
 fn scramble(number: usize) -> u64 {
     let mut x = (number as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);

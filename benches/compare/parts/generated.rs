@@ -1,22 +1,23 @@
 //! What it costs to let the server make the token, and to leave a label.
 
-use crate::options::Options;
-use crate::report::{Report, Target, Value};
+use crate::bench::Bench;
+use crate::report::Target;
 use crate::rounds::{contender, interleave, named};
-use crate::script::{Script, reply, step};
+use crate::script::{Reply, Script, step};
 use crate::subject::Subject;
+use crate::value::Value;
 use crate::words::{TTL_MS, holder, key, scattered, token};
 
 const PART: &str = "generated";
 
 const KEYS: usize = 100_000;
 
-pub fn run(options: &Options, report: &mut Report) {
+pub fn run(bench: &mut Bench) {
     let module = Subject::with_module();
     let claims = |options_for: &dyn Fn(usize) -> String| -> Script {
         scattered(KEYS)
             .map(|number| {
-                step(&format!("PRLOCK.CLAIM {} PX {TTL_MS} {}", key(number), options_for(number)), reply::GRANT)
+                step(&format!("PRLOCK.CLAIM {} PX {TTL_MS} {}", key(number), options_for(number)), Reply::Grant)
             })
             .collect()
     };
@@ -30,7 +31,7 @@ pub fn run(options: &Options, report: &mut Report) {
         us
     };
     let all = interleave(
-        options.rounds,
+        bench.options.rounds,
         vec![
             contender("given", || us(&given)),
             contender("made", || us(&made)),
@@ -43,7 +44,7 @@ pub fn run(options: &Options, report: &mut Report) {
         ("labelled", "a claim with a generated token and a holder", Target::AtMost(0.2)),
     ] {
         let ours = named(&all, name);
-        report.beside(
+        bench.report.beside(
             PART,
             what,
             Value(ours.median(), "µs"),

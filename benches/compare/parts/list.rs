@@ -1,98 +1,78 @@
 //! Looking at locks: this module's registry beside a walk over the keyspace.
 
-use std::cell::Cell;
 use std::time::Instant;
 
-use crate::fill::{self, LOCKS_PER_HOLDER};
-use crate::options::Options;
-use crate::parts::memory::MILLION;
-use crate::report::{Report, Target, Value};
-use crate::rounds::{Series, contender, interleave, named};
+use crate::bench::Bench;
+use crate::fill::LOCKS_PER_HOLDER;
+use crate::listing::{Listing, PREFIX};
+use crate::report::Target;
+use crate::rounds::{contender, interleave, named};
 use crate::stats::median;
 use crate::subject::Subject;
 use crate::support::{Conn, bytes, items, text};
-use crate::words::{holder, key};
+use crate::value::Value;
 
 const PART: &str = "list";
 
 /// Calls of PRLOCK.LIST in one sample: a single one is too short to be measured.
 const CALLS: usize = 20;
-const PAGE: usize = 100;
 
 /// How many keys one SCAN looks at: a large step, in SCAN's favour.
 const SCAN_COUNT: usize = 1_000;
 
-pub fn run(options: &Options, report: &mut Report) {
-    let module = Subject::with_module();
-    fill::with_locks(&module, MILLION);
-    let bare = Subject::without_module();
-    fill::with_strings(&bare, MILLION);
+const BY_SCAN: &str = "SCAN, GET, PTTL";
 
-    // Another page, holder or prefix each time, or the processor's caches would make it cheaper than it is.
-    let turn = Cell::new(0);
-    let next = || {
-        turn.set(turn.get() + 7_919);
-        turn.get()
-    };
-    let page = || listed(&module, PAGE, ("AFTER", key(next() * PAGE % MILLION)), ("COUNT", PAGE.to_string()));
-    let of_holder = || {
-        listed(
-            &module,
-            LOCKS_PER_HOLDER,
-            ("HOLDER", holder(next() % (MILLION / LOCKS_PER_HOLDER))),
-            ("MATCH", "*".to_owned()),
-        )
-    };
-    let of_prefix = || listed(&module, 100, ("MATCH", prefix(next())), ("COUNT", "1000".to_owned()));
+pub fn run(bench: &mut Bench) {
+    let (million, options, report) = bench.million();
+    let (module, bare) = (&million.module.subject, &million.bare.subject);
+    let (listing, scanning) = (Listing::new(&million.module), Listing::new(&million.bare));
     let mut walls = Walls::default();
-    let Walls { page: page_wall, holder: holder_wall, prefix: prefix_wall, scan_holder, scan_prefix } = &mut walls;
+    let Walls { page, holder, prefix, scan_holder, scan_prefix } = &mut walls;
     let all = interleave(
         options.rounds,
         vec![
-            contender("page", || cpu_ms(&module, CALLS, page_wall, page)),
-            contender("holder", || cpu_ms(&module, CALLS, holder_wall, of_holder)),
-            contender("prefix", || cpu_ms(&module, CALLS, prefix_wall, of_prefix)),
+            contender("page", || cpu_ms(module, CALLS, page, || listing.page())),
+            contender("holder", || cpu_ms(module, CALLS, holder, || listing.holder())),
+            contender("prefix", || cpu_ms(module, CALLS, prefix, || listing.prefix())),
             contender("holder by SCAN", || {
-                cpu_ms(&bare, 1, scan_holder, || {
-                    bare.ask(|conn| scan_for_holder(conn, next() % (MILLION / LOCKS_PER_HOLDER)))
-                })
+                cpu_ms(bare, 1, scan_holder, || bare.ask(|conn| scan_for_holder(conn, scanning.next_holder())))
             }),
             contender("prefix by SCAN", || {
-                cpu_ms(&bare, 1, scan_prefix, || bare.ask(|conn| scan_for_prefix(conn, &prefix(next()))))
+                cpu_ms(bare, 1, scan_prefix, || bare.ask(|conn| scan_for_prefix(conn, &scanning.next_prefix())))
             }),
         ],
     );
-    let by_scan = "SCAN, GET, PTTL";
-    report.alone(PART, "a page of 100 of 1,000,000", ms(named(&all, "page")), Target::AtMost(1.0));
-    for (name, what, limit_ms) in
-        [("holder", "the 1,000 locks of a holder", 4.0), ("prefix", "the 100 locks of a prefix", 1.0)]
+    let ms = |name: &str| Value(named(&all, name).median(), "ms");
+    report.alone(PART, "a page of 100 of 1,000,000", ms("page"), Target::AtMost(1.0));
+    report.alone(PART, "the 1,000 locks of a holder, of 1,000,000", ms("holder"), Target::AtMost(4.0));
+    report.alone(PART, "the 100 locks of a prefix, of 1,000,000", ms("prefix"), Target::AtMost(1.0));
+    for (what, name, by_scan) in
+        [("of a holder", "holder", "holder by SCAN"), ("of a prefix", "prefix", "prefix by SCAN")]
     {
-        let (ours, theirs) = (named(&all, name), named(&all, &format!("{name} by SCAN")));
-        report.alone(PART, format!("{what}, of 1,000,000"), ms(ours), Target::AtMost(limit_ms));
-        let faster = Value(1.0 / ours.ratio_to(theirs), "x faster");
+        let faster = named(&all, by_scan).ratio_to(named(&all, name));
         report.beside(
             PART,
-            format!("{what}, beside SCAN"),
-            ms(ours),
-            (by_scan, ms(theirs)),
-            (faster, Target::AtLeast(100.0)),
+            format!("the locks {what}"),
+            ms(name),
+            (BY_SCAN, ms(by_scan)),
+            (Value(faster, "x faster"), Target::AtLeast(100.0)),
         );
     }
-    for (what, ours, theirs) in [
-        ("the same as the client sees it: a page", &walls.page, None),
-        ("the locks of a holder", &walls.holder, Some(&walls.scan_holder)),
-        ("the locks of a prefix", &walls.prefix, Some(&walls.scan_prefix)),
-    ] {
-        match theirs {
-            None => report.alone(PART, what, Value(median(ours), "ms"), Target::None),
-            Some(theirs) => report.beside(
-                PART,
-                what,
-                Value(median(ours), "ms"),
-                (by_scan, Value(median(theirs), "ms")),
-                (Value(median(theirs) / median(ours), "x faster"), Target::None),
-            ),
-        }
+    report.alone(PART, "a page, as its client sees it", Value(median(&walls.page), "ms"), Target::None);
+    for (what, ours, theirs) in
+        [("of a holder", &walls.holder, &walls.scan_holder), ("of a prefix", &walls.prefix, &walls.scan_prefix)]
+    {
+        let (ours, theirs) = (median(ours), median(theirs));
+        report.beside(
+            PART,
+            format!("the locks {what}, as their client sees it"),
+            Value(ours, "ms"),
+            (BY_SCAN, Value(theirs, "ms")),
+            (Value(theirs / ours, "x faster"), Target::None),
+        );
+    }
+    for series in &all {
+        report.keep(format!("list, {}", series.name), series.median());
     }
 }
 
@@ -104,10 +84,6 @@ struct Walls {
     prefix: Vec<f64>,
     scan_holder: Vec<f64>,
     scan_prefix: Vec<f64>,
-}
-
-fn ms(series: &Series) -> Value {
-    Value(series.median(), "ms")
 }
 
 /// The server's time for one of `calls` calls, in ms; the client's goes into `walls`.
@@ -122,19 +98,6 @@ fn cpu_ms(subject: &Subject, calls: usize, walls: &mut Vec<f64>, call: impl Fn()
     us / 1e3 / calls as f64
 }
 
-/// The digits of a key but the last two, which 100 keys share.
-fn prefix(number: usize) -> String {
-    let mut pattern = key(number % MILLION);
-    pattern.truncate(pattern.len() - 2);
-    pattern + "*"
-}
-
-/// Runs PRLOCK.LIST, which must find `due` locks.
-fn listed(subject: &Subject, due: usize, first: (&str, String), second: (&str, String)) {
-    let found = subject.ask(|conn| items(&conn.ok(("PRLOCK.LIST", first, second))).len());
-    assert!(found == due, "{found} locks instead of {due}");
-}
-
 /// What one does without a registry: walk over all keys, and ask for the value and the lifetime of those that fit.
 fn scan_for_prefix(conn: &mut Conn, pattern: &str) {
     let mut found = 0;
@@ -146,7 +109,7 @@ fn scan_for_prefix(conn: &mut Conn, pattern: &str) {
         let _: Vec<redis::Value> = pipe.query(conn).expect("GET and PTTL");
         found += keys.len();
     });
-    assert!(found == 100, "{found} keys instead of 100");
+    assert!(found == PREFIX, "{found} keys instead of {PREFIX}");
 }
 
 /// The same for a holder, which only the value of each key can tell.
@@ -159,12 +122,8 @@ fn scan_for_holder(conn: &mut Conn, number: usize) {
             gets.cmd("GET").arg(key);
         }
         let tokens: Vec<Vec<u8>> = gets.query(conn).expect("GET");
-        let fitting: Vec<&Vec<u8>> = keys
-            .iter()
-            .zip(&tokens)
-            .filter(|(_, token)| token.ends_with(mark.as_bytes()))
-            .map(|(key, _)| key)
-            .collect();
+        let fits = |token: &Vec<u8>| token.ends_with(mark.as_bytes());
+        let fitting: Vec<_> = keys.iter().zip(&tokens).filter(|(_, token)| fits(token)).map(|(key, _)| key).collect();
         let mut ttls = redis::pipe();
         for key in &fitting {
             ttls.cmd("PTTL").arg(key);
