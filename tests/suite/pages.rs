@@ -23,10 +23,14 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// README.md, CHANGELOG.md and docs/*.md.
+/// README.md, CHANGELOG.md, docs/*.md, and the README.md of each example.
 fn pages() -> Vec<Page> {
-    let docs = std::fs::read_dir(root().join("docs")).into_iter().flatten();
-    let mut paths: Vec<PathBuf> = docs.map(|entry| entry.expect("read the folder docs").path()).collect();
+    let entries = |folder: &str| {
+        let folder = std::fs::read_dir(root().join(folder)).expect("read the folder");
+        folder.map(|entry| entry.expect("read the folder").path())
+    };
+    let examples = entries("examples").map(|folder| folder.join("README.md")).filter(|page| page.exists());
+    let mut paths: Vec<PathBuf> = entries("docs").chain(examples).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
     paths.sort();
     paths.splice(0..0, ["README.md", "CHANGELOG.md"].map(|name| root().join(name)));
