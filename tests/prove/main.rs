@@ -11,6 +11,7 @@ mod call;
 mod cluster;
 mod commands;
 mod crash;
+mod failover;
 mod histories;
 mod history;
 mod link;
@@ -43,6 +44,8 @@ const PARTS: &[Part] = &[
     },
     Part { name: "histories", about: "every answer explained, under stops, kills and pauses", body: histories::faults },
     Part { name: "clock", about: "a wall clock that jumps by hours", body: histories::clock },
+    Part { name: "failover", about: "another primary by hand and by FAILOVER", body: failover::failover },
+    Part { name: "sentinel", about: "a lost primary, replaced by three sentinels", body: failover::sentinel },
 ];
 
 fn main() -> ExitCode {

@@ -1,0 +1,29 @@
+//! A lock's stored form: whatever bytes come, the answer is a lock that is written as the same bytes, or none.
+#![no_main]
+#![allow(dead_code, reason = "the files are compiled whole")]
+
+#[path = "../../src/locks"]
+mod locks {
+    pub mod codec;
+    pub mod fence;
+    pub mod lock;
+    pub mod token;
+
+    pub type Bytes = smallvec::SmallVec<[u8; 256]>;
+}
+
+use libfuzzer_sys::fuzz_target;
+use locks::{Bytes, codec, lock::Lock};
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some(read) = codec::decode(bytes) else { return };
+    let mut written = Bytes::new();
+    codec::encode(read.change, &read.grant, read.expires_at_ms, &mut written);
+    assert_eq!(&written[..], bytes);
+    // As it lies in memory, it is the same too.
+    let lock = Lock::new(b"key", &read.grant);
+    let mut token = Bytes::new();
+    lock.token_into(&mut token);
+    assert_eq!(lock.grant(&token), read.grant);
+    assert_eq!(lock.key(), b"key");
+});
