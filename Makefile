@@ -20,7 +20,7 @@ PART ?=
 ON ?= redis7 redis8 valkey8 valkey9
 
 .DEFAULT_GOAL := help
-.PHONY: help run build deps test test-servers prove servers docs fmt lint clean
+.PHONY: help run build deps test test-servers prove servers cluster cluster-stop fuzz docs fmt lint clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,12 @@ help: ## Show this list
 run: build ## Install what is missing, build, and serve locks on port 6379 (PORT=7000 for another)
 	@mkdir -p run
 	redis-server redis.conf --port $(PORT)
+
+cluster: build ## The same as a Redis Cluster of six nodes, on ports 7001 to 7006 (PORT=8001 for others)
+	@scripts/cluster start $(if $(filter 6379,$(PORT)),7001,$(PORT))
+
+cluster-stop: ## End that cluster, and remove its data
+	@scripts/cluster stop
 
 build: deps ## Build the module: target/release/libprlock.so
 	cargo build --release --locked
@@ -46,7 +52,11 @@ test-servers: build servers ## Run the server tests on Redis 8.2, Valkey 8.1 and
 	@scripts/test redis8 valkey8 valkey9 -- $(ONLY)
 
 prove: build servers ## Crash, fail over, fuzz and check histories, each for a minute (SECONDS=600 PART=crash ON=valkey9)
+	@scripts/install-deps prove
 	@scripts/prove $(SECONDS) $(ON) -- $(PART)
+
+fuzz: ## Fuzz what reads bytes from outside, guided by coverage, each for a minute (SECONDS=600)
+	@scripts/fuzz $(SECONDS)
 
 servers: ## Fetch these three servers into .cache/servers, once
 	@scripts/install-deps servers
