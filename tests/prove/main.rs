@@ -17,6 +17,7 @@ mod history;
 mod link;
 mod load;
 mod run;
+mod soak;
 mod unrelated;
 
 use std::panic::AssertUnwindSafe;
@@ -46,6 +47,7 @@ const PARTS: &[Part] = &[
     Part { name: "clock", about: "a wall clock that jumps by hours", body: histories::clock },
     Part { name: "failover", about: "another primary by hand and by FAILOVER", body: failover::failover },
     Part { name: "sentinel", about: "a lost primary, replaced by three sentinels", body: failover::sentinel },
+    Part { name: "soak", about: "millions of locks, and then a server as it was", body: soak::soak },
 ];
 
 fn main() -> ExitCode {
