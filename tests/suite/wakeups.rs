@@ -138,18 +138,20 @@ fn a_plain_string_is_waited_for_like_a_lock() {
 fn an_outsiders_deadline_is_heeded() {
     let server = without_active_expiry();
     let mut conn = server.conn();
-    conn.granted("PRLOCK.CLAIM k PX 100 TOKEN a");
-    let mut waiter = server.waits("PRLOCK.CLAIM k PX 60000 TOKEN w BLOCK 0");
-    conn.ok(cmd("PEXPIRE k 400"));
-    let deadline = conn.int("PEXPIRETIME k");
-    let grant = waiter.granted();
-    assert!(granted_at_ms(grant.fence) > deadline);
-    assert_eq!(conn.int("PRLOCK.RELEASE k w"), 1);
+    for (ttl_ms, outsiders_ms) in [(60_000, 300), (2_000, 2_500)] {
+        conn.granted(&format!("PRLOCK.CLAIM k PX {ttl_ms} TOKEN a"));
+        let mut waiter = server.waits("PRLOCK.CLAIM k PX 60000 TOKEN w BLOCK 0");
+        assert_eq!(conn.int(&format!("PEXPIRE k {outsiders_ms}")), 1);
+        let deadline = conn.int("PEXPIRETIME k");
+        assert!(granted_at_ms(waiter.granted().fence) > deadline);
+        assert_eq!(conn.int("PRLOCK.RELEASE k w"), 1);
+    }
 
-    conn.granted("PRLOCK.CLAIM k PX 60 TOKEN a");
+    conn.granted("PRLOCK.CLAIM k PX 2000 TOKEN a");
+    let deadline = conn.int("PEXPIRETIME k");
     let mut waiter = server.waits("PRLOCK.CLAIM k PX 60000 TOKEN w BLOCK 0");
-    conn.ok(cmd("PERSIST k"));
-    conn.wait_past(deadline + 1_000);
+    assert_eq!(conn.int("PERSIST k"), 1);
+    conn.wait_past(deadline + 300);
     waiter.assert_waiting();
     assert_eq!(conn.lock_number("k", "ttl-ms"), -1);
     conn.ok(cmd("DEL k"));
