@@ -82,12 +82,12 @@ fn a_writable_replica_takes_an_expired_lock_for_free() {
 fn a_pause_of_writes_holds_everything_back() {
     let server = Server::start();
     let mut conn = server.conn();
-    conn.granted("PRLOCK.CLAIM lapses PX 60 TOKEN t");
+    conn.granted("PRLOCK.CLAIM lapses PX 1500 TOKEN t");
     let mut waiter = server.waiter(cmd("PRLOCK.CLAIM lapses PX 60000 TOKEN w BLOCK 0"));
     let mut holder = server.raw();
     holder.call(cmd("PRLOCK.CLAIM lingers PX 60000 TOKEN t LINGER 0")).expect("a grant");
     conn.ok(cmd("CLIENT PAUSE 60000 WRITE"));
-    let lapsed_at_ms = conn.time_ms() + 60;
+    let lapsed_at_ms = conn.int("PEXPIRETIME lapses");
     let offset = server.info_number("master_repl_offset");
     let dirty = server.dirty();
     holder.close();

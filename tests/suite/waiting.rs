@@ -301,16 +301,16 @@ fn queues_of_two_databases_and_two_keys_are_apart() {
 fn a_renewal_puts_the_wake_up_off() {
     let server = Server::start();
     let mut conn = server.conn();
-    conn.granted("PRLOCK.CLAIM k PX 200 TOKEN a");
+    conn.granted("PRLOCK.CLAIM k PX 1000 TOKEN a");
     let mut waiter = server.waits("PRLOCK.CLAIM k PX 60000 BLOCK 0");
     let start = Instant::now();
-    while start.elapsed() < Duration::from_millis(600) {
-        assert_eq!(conn.int("PRLOCK.RENEW k a PX 200"), 1);
-        std::thread::sleep(Duration::from_millis(20));
+    while start.elapsed() < Duration::from_millis(2_200) {
+        assert_eq!(conn.int("PRLOCK.RENEW k a PX 1000"), 1);
+        std::thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(waiter.reply_now(), None);
     waiter.granted();
-    assert_eq!(conn.int("PRLOCK.RENEW k a PX 200"), 0);
+    assert_eq!(conn.int("PRLOCK.RENEW k a PX 1000"), 0);
 }
 
 #[test]

@@ -224,7 +224,7 @@ fn a_writable_replica_serves_those_who_wait_there() {
     let server = Server::start();
     let replica = server.replica_with(|builder| builder.config("replica-read-only", "no"));
     let mut conn = replica.conn();
-    conn.granted("PRLOCK.CLAIM k PX 100 TOKEN a");
+    conn.granted("PRLOCK.CLAIM k PX 1500 TOKEN a");
     let mut lapsed = replica.waits("PRLOCK.CLAIM k PX 60000 TOKEN w BLOCK 0");
     let mut late = replica.waits("PRLOCK.CLAIM k PX 60000 TOKEN late BLOCK 30");
     late.nulled();
