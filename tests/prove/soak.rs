@@ -30,7 +30,7 @@ pub fn soak(run: &Run) -> String {
 
     let mut counts = Counts::default();
     let mut peak_bytes = 0;
-    while run.goes_on() {
+    while run.goes_on() || counts.lapsed == 0 {
         churn(&server, &mut rng, &mut counts, Duration::from_secs(2).min(Duration::from_secs(1 + run.elapsed_s())));
         peak_bytes = peak_bytes.max(server.info_number("used_memory_peak"));
         run.progress(|| format!("{counts:?}, used_memory {}", server.info_number("used_memory")));
