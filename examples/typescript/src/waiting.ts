@@ -1,0 +1,85 @@
+import { claimArgs, releaseArgs, toGrant, type ClaimTerms, type Grant } from "./commands.js";
+import type { Connection, Reply } from "./connection.js";
+import { explain } from "./errors.js";
+import { within } from "./time.js";
+
+/** How many idle connections are kept for the next wait. */
+const SPARE = 4;
+
+/**
+ * The connections on which claims wait in the server. A waiting claim holds up everything that is sent behind it, so each
+ * has a connection of its own; those that are done serve the next wait.
+ */
+export class Waiting {
+  private readonly spare: Connection[] = [];
+  private closed = false;
+
+  constructor(
+    private readonly connection: Connection,
+    private readonly replyMs: number,
+  ) {}
+
+  /**
+   * Claims, and waits for the lock up to `waitMs` (Infinity: without limit). When it rejects, by the signal or by trouble,
+   * the server may still grant the claim, if the connection broke: the caller releases the token then.
+   */
+  async claim(key: string, terms: ClaimTerms, waitMs: number, signal: AbortSignal): Promise<Grant | null> {
+    const connection = await this.take(signal);
+    // BLOCK 0 waits without limit, so the least is 1.
+    const blockMs = waitMs === Infinity ? 0 : Math.max(1, Math.ceil(waitMs));
+    const late = new Error(`no reply within ${this.replyMs} ms after the time to wait`);
+    let reply: Reply;
+    try {
+      const claim = connection.send([...claimArgs(key, terms), "BLOCK", String(blockMs)]);
+      reply = await within(claim, waitMs + this.replyMs, late, signal);
+    } catch (error) {
+      this.abandon(connection, key, terms.token);
+      throw signal.aborted ? signal.reason : explain("PRLOCK.CLAIM", error, connection.trouble());
+    }
+    if (reply === late) {
+      this.abandon(connection, key, terms.token);
+      throw explain("PRLOCK.CLAIM", late, connection.trouble());
+    }
+    this.give(connection);
+    return toGrant(reply);
+  }
+
+  close(): void {
+    this.closed = true;
+    for (const connection of this.spare.splice(0)) connection.close();
+  }
+
+  private async take(signal: AbortSignal): Promise<Connection> {
+    signal.throwIfAborted();
+    for (let spare = this.spare.pop(); spare; spare = this.spare.pop()) {
+      if (spare.usable()) return spare;
+      spare.close();
+    }
+    const opening = this.connection.open();
+    try {
+      const late = new Error(`not connected within ${this.replyMs} ms`);
+      const connection = await within(opening, this.replyMs, late, signal);
+      if (connection instanceof Error) throw connection;
+      return connection;
+    } catch (error) {
+      // One that opens later, after all, is not wanted any more.
+      opening.then((connection) => connection.close()).catch(() => {});
+      throw signal.aborted ? signal.reason : explain("PRLOCK.CLAIM", error, this.connection.trouble());
+    }
+  }
+
+  private give(connection: Connection): void {
+    if (this.closed || this.spare.length >= SPARE || !connection.usable()) connection.close();
+    else this.spare.push(connection);
+  }
+
+  /**
+   * Leaves a connection whose claim is under way. The server drops a waiter whose connection closes. A claim that it hasn't
+   * read yet, or has just granted, is undone by the release that follows it on the same connection.
+   */
+  private abandon(connection: Connection, key: string, token: string): void {
+    connection.send(releaseArgs(key, token)).catch(() => {});
+    // The clients write what was sent at the end of this turn.
+    setImmediate(() => setImmediate(() => connection.close()));
+  }
+}

@@ -1,0 +1,85 @@
+// What the README tells a reader to run, run as told, in a copy of the folder without what was built or installed.
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { cpSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { basename, join, resolve } from "node:path";
+import { test } from "node:test";
+
+import { Server } from "./support/server.js";
+
+const FOLDER = resolve(import.meta.dirname, "../..");
+
+function run(command: string, cwd: string, env: Record<string, string>): Promise<{ code: number | null; out: string }> {
+  return new Promise((resolve) => {
+    const inherited = { ...process.env };
+    // It would make the test runner below report to this one.
+    delete inherited["NODE_TEST_CONTEXT"];
+    const child = spawn("bash", ["-c", command], { cwd, env: { ...inherited, ...env }, stdio: ["ignore", "pipe", "pipe"] });
+    const timer = setTimeout(() => child.kill("SIGKILL"), 120_000);
+    let out = "";
+    child.stdout.on("data", (data) => (out += data));
+    child.stderr.on("data", (data) => (out += data));
+    child.once("close", (code) => {
+      clearTimeout(timer);
+      resolve({ code, out });
+    });
+  });
+}
+
+test("the README's commands", async () => {
+  const readme = readFileSync(join(FOLDER, "README.md"), "utf8");
+  const commands = [...readme.matchAll(/^```sh\n(.*?)^```/gms)].flatMap(([, block]) => (block as string).trim().split("\n"));
+  // The tests themselves, which are running: the README's line must be what runs them.
+  assert.equal(commands.pop(), "npm test");
+  assert.ok(commands.length >= 5);
+
+  const server = await Server.start();
+  const copy = mkdtempSync(join(tmpdir(), "prlock-readme-"));
+  const built = new Set(["node_modules", "dist"]);
+  cpSync(FOLDER, copy, { recursive: true, filter: (path) => !built.has(basename(path)) });
+  try {
+    for (const command of commands) {
+      const { code, out } = await run(command, copy, { REDIS_URL: server.url });
+      assert.equal(code, 0, `${command}\n${out}`);
+      if (command.includes("demo")) assert.match(out, /^(first|second) is done.*still its own$[^]*(first|second) holds[^]*is done.*still its own$/m);
+      if (command.includes("queue")) {
+        assert.match(out, /going back to the queue: 12 jobs done, put back [1-9]\d* times/);
+        assert.match(out, /waiting in the server: 12 jobs done, put back 0 times/);
+      }
+    }
+    assert.equal(await server.number("EXISTS", "demo:report"), 0);
+  } finally {
+    await server.stop();
+    rmSync(copy, { recursive: true, force: true });
+  }
+});
+
+test("the demo says what is wrong, and what to do, in one line", async () => {
+  const bare = await Server.start({ module: false });
+  const bareUrl = bare.url;
+  for (const client of ["ioredis", "redis"]) {
+    const { code, out } = await run("node dist/src/demo.js", FOLDER, { REDIS_URL: bareUrl, CLIENT: client });
+    assert.equal(code, 1, out);
+    assert.match(out, /no PRLOCK module.*loadmodule/);
+    assert.doesNotMatch(out, /holds the lock|\n +at /);
+  }
+  await bare.stop();
+  for (const client of ["ioredis", "redis"]) {
+    const { code, out } = await run("node dist/src/demo.js", FOLDER, { REDIS_URL: bareUrl, CLIENT: client });
+    assert.equal(code, 1, out);
+    assert.match(out, /is it running/);
+    assert.doesNotMatch(out, /holds the lock/);
+  }
+});
+
+test("the README's TypeScript is what the example exports", async () => {
+  const readme = readFileSync(join(FOLDER, "README.md"), "utf8");
+  const code = [...readme.matchAll(/^```ts\n(.*?)^```/gms)].map(([, block]) => block).join("\n");
+  const exported = await import("../src/index.js");
+  for (const [, names] of code.matchAll(/import \{ (.*?) \} from "\.\/index\.js"/g)) {
+    for (const name of (names as string).split(", ")) assert.ok(name in exported, name);
+  }
+  for (const [, name] of code.matchAll(/new (Locks|LockCache)/g)) assert.ok((name as string) in exported);
+});
