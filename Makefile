@@ -8,7 +8,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 PORT ?= 6379
 # For `make test` and `make test-servers`: only tests with this in their name. For `make bench`: only these parts.
 ONLY ?=
-# For `make test-clients`: only these.
+# For `make test-clients`: only these of python, typescript and top.
 LANGUAGES ?=
 # For `make bench`: the server (redis7, redis8, valkey8 or valkey9); how many rounds count; whether to renew the tables
 # and the picture in docs; whether to count instructions as well.
@@ -53,7 +53,7 @@ test: build ## Run all tests on Redis 7.0 (ONLY=claims for those with this in th
 test-servers: build servers ## Run the server tests on Redis 8.2, Valkey 8.1 and Valkey 9.1
 	@scripts/test redis8 valkey8 valkey9 -- $(ONLY)
 
-test-clients: build ## Run the tests of the examples for users, with their own tools (LANGUAGES=typescript for one)
+test-clients: build ## Run the tests of the examples, each with its own tools (LANGUAGES=python for one)
 	@scripts/test-clients $(LANGUAGES)
 
 prove: build servers ## Crash, fail over, fuzz and check histories, each for a minute (SECONDS=600 PART=crash ON=valkey9)

@@ -1,0 +1,296 @@
+"""Locks for asyncio, with `redis.asyncio.Redis`."""
+
+import asyncio
+import logging
+import math
+
+import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from .errors import LockBusy, LockError, LockLost, explain
+from .held import Held
+from .terms import Terms, connection_settings, fence_of, lapsed, now, pause_s, yes_or_no
+
+log = logging.getLogger("prlock")
+
+
+def lock(client, key, ttl_ms, *, cancel=True, **options):
+    """An asynchronous context manager around work that needs the lock.
+
+        async with aio.lock(client, "invoice:17", 30_000, wait_ms=10_000, holder="worker-7") as held:
+            await store(invoice, fence=held.fence)
+
+    Options: those of `prlock.lock`, and `cancel`: when the lock is lost, the work is cancelled at its next await and the
+    `async with` raises LockLost, as asyncio.timeout does with TimeoutError. With `cancel=False` only `held.lost` is set.
+    """
+    return _Manager(client, Terms(key, ttl_ms, **options), cancel)
+
+
+async def revoke(client, holder):
+    """At a process's start: frees what an earlier life of this holder left behind, and says how many locks. Locks of
+    others stay."""
+    try:
+        return await client.execute_command("PRLOCK.REVOKE", holder)
+    except (redis.RedisError, OSError) as error:
+        raise explain("PRLOCK.REVOKE", error) from None
+
+
+class Lock(Held):
+    """What the work gets: a lock that a task renews until it is released or lost."""
+
+    def __init__(self, terms, fence, proven_at, wire, on_lost):
+        super().__init__(terms, fence, proven_at)
+        #: Set when the lock is lost: `await held.lost.wait()`.
+        self.lost = asyncio.Event()
+        self._wire = wire
+        self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
+        self._timer = None
+        self._arm()
+        self._renewals = self._loop.create_task(self._renew(), name=f"prlock {terms.key!r}")
+
+    def _lose(self, why):
+        if self._why is not None:
+            return
+        super()._lose(why)
+        self.lost.set()
+        self._timer.cancel()
+        if why != "released" and self._on_lost is not None:
+            self._on_lost()
+
+    def _arm(self):
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._why is None:
+            rest = max(0.001, self.deadline - now())
+            self._timer = self._loop.call_later(rest, self._at_deadline)
+
+    def _at_deadline(self):
+        # Sees to it that the loss is known. Not yet: the timer's clock and the deadline's are two.
+        if self.held():
+            self._arm()
+
+    async def _renew(self):
+        terms = self._terms
+        next_at = self._proven_at + terms.ttl / 3
+        while True:
+            await asyncio.sleep(max(0, next_at - now()))
+            if not self.held():
+                return
+            sent_at = now()
+            try:
+                if not yes_or_no(await self._wire.call(terms.renew(self.fence), min(terms.reply, terms.ttl / 3))):
+                    return self._lose("taken")
+                self._renewed(sent_at)
+                self._arm()
+                next_at = sent_at + terms.ttl / 3
+            except LockError as error:
+                # A server in trouble is not a lost lock: the next renewal, sooner, may still be in time.
+                next_at = max(sent_at + terms.ttl / 10, now() + 0.001)
+                log.warning("lock %r: %s", self.key, error)
+
+    async def _end(self):
+        """Ends the renewals."""
+        self._lose("released")
+        self._renewals.cancel()
+        await asyncio.wait([self._renewals])
+
+
+class _Manager:
+    def __init__(self, client, terms, cancel):
+        if not isinstance(client, redis.asyncio.Redis):
+            raise LockError("ARGUMENT", "prlock.aio.lock wants a redis.asyncio.Redis; for redis.Redis there is prlock.lock.")
+        self._client = client
+        self._terms = terms
+        self._cancel = cancel
+        self._held = None
+        self._body = None
+        self._cancelling = 0
+        self._cancelled = False
+
+    async def __aenter__(self):
+        if self._held is not None:
+            raise LockError("ARGUMENT", "This lock is in use; call lock() again for another.")
+        wire = _Wire(self._client)
+        try:
+            fence, proven_at = await self._claim(wire)
+            self._body = asyncio.current_task()
+            self._cancelling = self._body.cancelling()
+            self._cancelled = False
+            on_lost = self._cancel_body if self._cancel else None
+            self._held = Lock(self._terms, fence, proven_at, wire, on_lost)
+            return self._held
+        except BaseException as error:
+            await self._undo(wire, error)
+            raise
+
+    async def __aexit__(self, kind, error, trace):
+        """The deadline frees what can't be released, and the work's own end counts."""
+        held, self._held = self._held, None
+        held._on_lost = None
+        why = held._why
+        release = asyncio.get_running_loop().create_task(self._release(held))
+        _keep(release)
+        ours = False
+        try:
+            # Once begun it goes on, also when the work is cancelled a second time meanwhile.
+            await asyncio.shield(release)
+        finally:
+            if self._cancelled:
+                ours = self._body.uncancel() <= self._cancelling
+        # Our own cancellation becomes LockLost; somebody else's goes on.
+        if ours and kind is asyncio.CancelledError:
+            raise LockLost(held.key, why) from error
+
+    def _cancel_body(self):
+        # The work itself may find the loss, by asking; then it knows.
+        if self._body is not _current_task():
+            self._cancelled = True
+            self._body.cancel()
+
+    async def _claim(self, wire):
+        terms = self._terms
+        wait_until = now() + terms.wait
+        retry_until = wait_until + terms.retry
+        attempt = 0
+        while True:
+            try:
+                sent_at = now()
+                rest = max(0, wait_until - sent_at)
+                fence = fence_of(await wire.call(terms.claim(rest), rest + terms.reply))
+                if fence is None:
+                    raise LockBusy(terms.key)
+                if terms.surely_since(sent_at):
+                    return fence, sent_at
+                sent_at = now()
+                if yes_or_no(await wire.call(terms.renew(fence), terms.reply)):
+                    return fence, sent_at
+                error = lapsed(terms.key)
+            except LockBusy:
+                raise
+            except LockError as trouble:
+                error = trouble
+            pause = pause_s(attempt)
+            attempt += 1
+            if not error.passing or now() + pause >= retry_until:
+                raise error
+            # The same token again: if only the reply was lost, this is granted with the same fence.
+            await asyncio.sleep(pause)
+
+    async def _release(self, held):
+        terms = self._terms
+        until = min(now() + terms.retry, held.deadline)
+        attempt = 0
+        await held._end()
+        wire = held._wire
+        try:
+            while True:
+                try:
+                    return await wire.call(terms.release(held.fence), terms.reply)
+                except LockError as error:
+                    pause = pause_s(attempt)
+                    attempt += 1
+                    if not error.passing or now() + pause >= until:
+                        raise
+                    await asyncio.sleep(pause)
+        except LockError as error:
+            log.warning("lock %r not released, it lapses at its deadline: %s", held.key, error)
+        finally:
+            await wire.close()
+
+    async def _undo(self, wire, error):
+        """A claim was given up: frees what it may have got unheard."""
+        try:
+            if isinstance(error, LockError) and not isinstance(error, LockBusy) and wire.told:
+                await wire.call(self._terms.release(), min(self._terms.reply, 1.0))
+            elif not isinstance(error, LockError):
+                # In a hurry (cancelled). The server drops a waiter whose connection closes; a claim that it hasn't read
+                # yet, or has just granted, is undone by what follows it on the same connection.
+                await wire.tell(self._terms.release())
+        except LockError:
+            pass
+        finally:
+            await wire.close()
+
+
+class _Wire:
+    """A connection of its own: a waiting claim holds up everything behind it, and LINGER needs one that stays. Opened
+    when needed, and again after trouble."""
+
+    def __init__(self, client):
+        self._kind = client.connection_pool.connection_class
+        self._settings = connection_settings(client, Retry(NoBackoff(), 0))
+        self._connection = None
+        #: Whether a server may have seen a command of ours.
+        self.told = False
+
+    async def call(self, command, timeout_s):
+        clean = False
+        try:
+            async with asyncio.timeout(None if math.isinf(timeout_s) else timeout_s):
+                await self._connect()
+                self.told = True
+                await self._connection.send_command(*command)
+                reply = await self._connection.read_response(timeout=None, disconnect_on_error=False)
+                clean = True
+                return reply
+        except redis.ResponseError as error:
+            clean = True
+            raise explain(command[0], error) from None
+        except (redis.RedisError, OSError) as error:
+            if isinstance(error, TimeoutError) and not str(error):
+                error = redis.TimeoutError(f"no reply within {timeout_s:.3g} s")
+            raise explain(command[0], error) from None
+        except asyncio.CancelledError:
+            # A claim's connection stays, for `tell`; nothing else is ever sent on one that owes a reply.
+            clean = command[0] == "PRLOCK.CLAIM"
+            raise
+        finally:
+            if not clean:
+                await self.close()
+
+    async def tell(self, command):
+        """Sends without waiting for a reply, if a connection is there."""
+        if self._connection is not None and self._connection.is_connected:
+            try:
+                async with asyncio.timeout(1):
+                    await self._connection.send_command(*command)
+            except (redis.RedisError, OSError):
+                pass
+
+    async def close(self):
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.disconnect(nowait=True)
+
+    async def _connect(self):
+        if self._connection is None:
+            settings = self._settings | {"socket_timeout": None}
+            if "host" in settings:
+                # While a claim waits nothing is sent: so a peer that vanished without closing is noticed.
+                settings |= {"socket_connect_timeout": None, "socket_keepalive": True}
+            connection = self._kind(**settings)
+            try:
+                await connection.connect()
+            except BaseException:
+                await connection.disconnect(nowait=True)
+                raise
+            self._connection = connection
+
+
+#: Tasks that nobody waits for any more would else be collected while they run.
+_kept = set()
+
+
+def _keep(task):
+    _kept.add(task)
+    task.add_done_callback(_kept.discard)
+
+
+def _current_task():
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+

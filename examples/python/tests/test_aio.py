@@ -1,0 +1,171 @@
+"""What only asyncio has: work and waits that are cancelled."""
+
+import asyncio
+import random
+import time
+import unittest
+
+import redis.asyncio
+
+from prlock import LockBusy, LockLost
+from prlock.aio import lock
+
+from .support.proxy import Proxy
+from .support.server import Server
+
+
+class AioTest(unittest.IsolatedAsyncioTestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server()
+        cls.addClassCleanup(cls.server.stop)
+
+    async def asyncSetUp(self):
+        self.server.raw("FLUSHALL")
+        self.proxy = Proxy(self.server.port)
+        self.addCleanup(self.proxy.stop)
+        self.client = redis.asyncio.Redis(port=self.proxy.port)
+        self.addAsyncCleanup(self.client.aclose)
+
+    def lock(self, ttl_ms=60_000, **options):
+        return lock(self.client, "k", ttl_ms, **options)
+
+    def rival(self, *options):
+        self.server.raw("PRLOCK.CLAIM", "k", "PX", 60_000, "TOKEN", "rival", *options)
+
+    async def until(self, what, check):
+        async with asyncio.timeout(10):
+            while not check():
+                await asyncio.sleep(0.005)
+
+    def waiters(self):
+        return int(self.server.info("prlock", "prlock_waiters"))
+
+    def keys(self):
+        return self.server.number("DBSIZE")
+
+    async def test_work_whose_lock_is_lost_is_cancelled(self):
+        reached = []
+        for why, lose in (("taken", lambda: self.rival("STEAL")), ("deadline", self.proxy.cut)):
+            self.proxy.mend()
+            self.server.raw("FLUSHALL")
+            with self.assertRaises(LockLost) as caught:
+                async with self.lock(300, retry_ms=0) as held:
+                    lose()
+                    try:
+                        await asyncio.sleep(10)
+                    finally:
+                        reached.append(held.lost.is_set())
+            self.assertEqual(caught.exception.why, why)
+            self.assertEqual(asyncio.current_task().cancelling(), 0)
+        self.assertEqual(reached, [True, True])
+
+    async def test_the_works_own_error_counts_also_when_the_lock_is_lost(self):
+        with self.assertRaisesRegex(ValueError, "own"):
+            async with self.lock(300):
+                self.rival("STEAL")
+                try:
+                    await asyncio.sleep(10)
+                except asyncio.CancelledError:
+                    raise ValueError("the work's own") from None
+        async with self.lock(300, steal=True):
+            self.rival("STEAL")
+            try:
+                await asyncio.sleep(10)
+            except asyncio.CancelledError:
+                result = "cleaned up"
+        self.assertEqual(result, "cleaned up")
+        self.assertEqual(asyncio.current_task().cancelling(), 0)
+
+    async def test_work_that_asks_is_not_cancelled_as_well(self):
+        with self.assertRaises(LockLost):
+            async with self.lock(200) as held:
+                time.sleep(0.25)
+                held.check()
+        async with self.lock(200) as held:
+            time.sleep(0.25)
+            self.assertFalse(held.held())
+            await asyncio.sleep(0.1)
+        self.assertEqual(asyncio.current_task().cancelling(), 0)
+
+    async def test_cancel_false_only_sets_the_event(self):
+        async with self.lock(300, cancel=False) as held:
+            self.rival("STEAL")
+            async with asyncio.timeout(10):
+                await held.lost.wait()
+            await asyncio.sleep(0.05)
+        self.assertFalse(held.held())
+
+    async def test_somebody_elses_cancel_goes_on_and_releases(self):
+        with self.assertRaises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                async with self.lock():
+                    await asyncio.sleep(10)
+        self.assertEqual(self.keys(), 0)
+
+        async def work():
+            async with self.lock():
+                await asyncio.sleep(10)
+
+        task = asyncio.create_task(work())
+        await self.until("held", lambda: self.keys() == 1)
+        # Also twice, the second in the middle of the release.
+        task.cancel()
+        await asyncio.sleep(0)
+        task.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await task
+        await self.until("free", lambda: self.keys() == 0)
+
+    async def test_a_wait_that_is_cancelled_leaves_nothing_behind(self):
+        self.rival()
+
+        async def work():
+            async with self.lock(wait_ms=20_000):
+                self.fail("the work ran")
+
+        task = asyncio.create_task(work())
+        await self.until("it waits", lambda: self.waiters() == 1)
+        task.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await task
+        await self.until("it left", lambda: self.waiters() == 0)
+        self.server.raw("PRLOCK.RELEASE", "k", "rival")
+        self.assertEqual(self.keys(), 0)
+
+    async def test_a_claim_that_is_cancelled_at_any_moment_leaves_nothing_behind(self):
+        for round in range(60):
+            if round % 4 > 1:
+                self.rival()
+
+            async def work(wait_ms=(round % 2) * 20_000):
+                async with self.lock(wait_ms=wait_ms):
+                    await asyncio.sleep(0)
+
+            task = asyncio.create_task(work())
+            for _ in range(round // 3):
+                await asyncio.sleep(random.uniform(0, 0.0005))
+            self.server.raw("PRLOCK.RELEASE", "k", "rival")
+            task.cancel()
+            await asyncio.wait([task])
+            self.assertTrue(task.cancelled() or task.exception() is None or isinstance(task.exception(), LockBusy))
+            await self.until("nothing is left", lambda: self.keys() == 0 and self.waiters() == 0)
+
+    async def test_many_at_once(self):
+        order = []
+
+        async def work(number):
+            async with self.lock(wait_ms=20_000) as held:
+                order.append(held.fence)
+                self.assertEqual(self.keys(), 1)
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(20):
+                group.create_task(work(number))
+        self.assertEqual(order, sorted(set(order)))
+        self.assertEqual(len(order), 20)
+
+    async def test_no_task_is_left(self):
+        async with self.lock(300):
+            await asyncio.sleep(0.2)
+        self.assertEqual(asyncio.all_tasks(), {asyncio.current_task()})
