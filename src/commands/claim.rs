@@ -18,7 +18,7 @@ use crate::server::config::MAX_TTL_MS_DEFAULT;
 use crate::server::ctx::Ctx;
 use crate::server::key::{Key, Kind};
 use crate::server::main_thread::state;
-use crate::server::string::Str;
+use crate::server::string::{OwnedStr, Str};
 
 /// The command, as the table names it.
 pub struct Claim;
@@ -232,18 +232,11 @@ impl<'a> Request<'a> {
         if self.conflict != Conflict::Steal && state(|state| state.waiting.has(db, self.key.bytes())) {
             wake::serve(ctx, db, self.key.bytes());
         }
-        let name = if self.holder.is_none() { ctx.client_name() } else { None };
-        let label = name.as_ref().map_or(&[][..], |name| name.as_str().bytes());
-        let terms = Terms {
-            token: self.token,
-            holder: self.holder.unwrap_or_else(|| options::holder(label).unwrap_or_default()),
-            ttl_ms: self.ttl_ms,
-            linger_ms: self.linger_ms,
-            connection_id: self.linger_ms.and_then(|_| ctx.connection_id()),
-        };
+        // The connection's name, asked for only where it is needed: not by a refusal.
+        let mut name = None;
         let key = ctx.open(self.key, true);
         let lock = match key.kind() {
-            Kind::Free => grant::new(ctx, key, terms, self.now, grant::Cause::Free)?,
+            Kind::Free => grant::new(ctx, key, self.terms(ctx, &mut name), self.now, grant::Cause::Free)?,
             Kind::Lock(lock) => {
                 let (key, lock) = changes::find::adopt(ctx, key, lock);
                 let is_own = self.token.is_some_and(|token| lock.token_is(token));
@@ -253,17 +246,17 @@ impl<'a> Request<'a> {
                     Conflict::Refuse | Conflict::Block(_) => false,
                 };
                 if is_own {
-                    grant::again(ctx, key, &lock, terms, self.now)?
+                    grant::again(ctx, key, &lock, self.terms(ctx, &mut name), self.now)?
                 } else if steals {
-                    grant::new(ctx, key, terms, self.now, grant::Cause::Steal)?
+                    grant::new(ctx, key, self.terms(ctx, &mut name), self.now, grant::Cause::Steal)?
                 } else {
-                    return self.refuse(ctx, key, terms);
+                    return self.refuse(ctx, key);
                 }
             }
             Kind::String if self.conflict == Conflict::Steal => {
-                grant::new(ctx, key, terms, self.now, grant::Cause::Steal)?
+                grant::new(ctx, key, self.terms(ctx, &mut name), self.now, grant::Cause::Steal)?
             }
-            Kind::String => return self.refuse(ctx, key, terms),
+            Kind::String => return self.refuse(ctx, key),
             Kind::Other => return Err(CommandError::WrongType),
         };
         self.reply_grant(ctx, &lock);
@@ -271,17 +264,36 @@ impl<'a> Request<'a> {
     }
 
     /// Another token holds the lock: null, or a place in the queue.
-    fn refuse(&self, ctx: Ctx<'_>, key: Key<'_>, terms: Terms<'_>) -> Result<(), CommandError> {
+    fn refuse(&self, ctx: Ctx<'_>, key: Key<'_>) -> Result<(), CommandError> {
         let lapses_at_ms = key.expires_at_ms();
         drop(key);
         if let Conflict::Block(ms) = self.conflict
             && !ctx.flags().denies_blocking()
         {
-            return wake::wait(ctx, self.key.bytes(), terms.to_wish(), ms, lapses_at_ms);
+            return wake::wait(ctx, self.key.bytes(), self.terms(ctx, &mut None).to_wish(), ms, lapses_at_ms);
         }
         state(|state| state.stats.claims_refused = state.stats.claims_refused.saturating_add(1));
         ctx.reply_null();
         Ok(())
+    }
+
+    /// What the client asks for; `name` keeps the label that is its connection's name.
+    fn terms<'t>(&'t self, ctx: Ctx<'_>, name: &'t mut Option<OwnedStr>) -> Terms<'t> {
+        let holder = match self.holder {
+            Some(holder) => holder,
+            None => {
+                *name = ctx.client_name();
+                let label = name.as_ref().map_or(&[][..], |name| name.as_str().bytes());
+                options::holder(label).unwrap_or_default()
+            }
+        };
+        Terms {
+            token: self.token,
+            holder,
+            ttl_ms: self.ttl_ms,
+            linger_ms: self.linger_ms,
+            connection_id: self.linger_ms.and_then(|_| ctx.connection_id()),
+        }
     }
 
     fn reply_grant(&self, ctx: Ctx<'_>, lock: &Lock) {
