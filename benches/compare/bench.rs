@@ -16,9 +16,16 @@ impl Bench {
         Self { options, report: Report::default(), million: None }
     }
 
-    /// The two servers with a million locks each, and the report.
+    /// The servers with a million locks each, and the report.
     pub fn million(&mut self) -> (&mut Million, &Options, &mut Report) {
-        let million = self.million.get_or_insert_with(|| Million::fill(self.options.wants("start")));
+        let million = self.million.get_or_insert_with(|| {
+            let mut million = Million::fill();
+            // Before a part empties it.
+            if self.options.wants("start") {
+                million.save();
+            }
+            million
+        });
         (million, &self.options, &mut self.report)
     }
 }

@@ -32,6 +32,15 @@ pub fn with_strings(subject: &Subject, count: usize) {
     });
 }
 
+/// The same with values that are longer by `extra` bytes.
+pub fn with_longer_strings(subject: &Subject, count: usize, extra: usize) {
+    let rest = "-".repeat(extra);
+    play_for_all(subject, count, |number| {
+        let token = token(number, holder_of(number, count));
+        step(&format!("SET {} {token}{rest} NX PX {TTL_MS}", key(number)), Reply::Ok)
+    });
+}
+
 /// Releases all of them.
 pub fn release_locks(subject: &Subject, count: usize) {
     play_for_all(subject, count, |number| {

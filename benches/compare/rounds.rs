@@ -61,6 +61,18 @@ impl Series {
     }
 }
 
+/// Puts together what has the same name.
+pub fn joined(all: Vec<Series>) -> Vec<Series> {
+    let mut joined: Vec<Series> = Vec::new();
+    for series in all {
+        match joined.iter_mut().find(|other| other.name == series.name) {
+            Some(other) => other.samples.extend(series.samples),
+            None => joined.push(series),
+        }
+    }
+    joined
+}
+
 /// The series of that name.
 pub fn named<'s>(all: &'s [Series], name: &str) -> &'s Series {
     all.iter().find(|series| series.name == name).unwrap_or_else(|| panic!("no series {name}"))

@@ -24,9 +24,13 @@ const KEYS: usize = 20_000;
 /// Calls of PRLOCK.LIST in each sample.
 const CALLS: usize = 20;
 
+pub const CYCLE: &str = "claim, renew, release";
+pub const PLAIN_CYCLE: &str = "SET NX, PEXPIRE, DEL";
+pub const PAGE: &str = "a page of 100";
+pub const HOLDER: &str = "1,000 locks of a holder";
+
 /// What is measured at each size, in this order.
-pub const WHATS: [&str; 4] =
-    ["claim, renew, release", "SET NX, PEXPIRE, DEL", "a page of 100", "1,000 locks of a holder"];
+const WHATS: [&str; 4] = [CYCLE, PLAIN_CYCLE, PAGE, HOLDER];
 
 pub fn run(bench: &mut Bench) {
     let small = SIZES[..2].iter().map(|&count| {
@@ -42,10 +46,10 @@ pub fn run(bench: &mut Bench) {
     for &(module, bare) in &sizes {
         let (ours, theirs) = (among(module, &recipes::prlock()), among(bare, &recipes::plain()));
         let (pages, holders) = (Listing::new(module), Listing::new(module));
-        contenders.push(contender(WHATS[0], move || module.subject.us_per_command(&ours) * 3.0));
-        contenders.push(contender(WHATS[1], move || bare.subject.us_per_command(&theirs) * 3.0));
-        contenders.push(contender(WHATS[2], move || us_per_call(module, || pages.page())));
-        contenders.push(contender(WHATS[3], move || us_per_call(module, || holders.holder())));
+        contenders.push(contender(CYCLE, move || module.subject.us_per_command(&ours) * 3.0));
+        contenders.push(contender(PLAIN_CYCLE, move || bare.subject.us_per_command(&theirs) * 3.0));
+        contenders.push(contender(PAGE, move || us_per_call(module, || pages.page())));
+        contenders.push(contender(HOLDER, move || us_per_call(module, || holders.holder())));
     }
     let all = interleave(options.rounds, contenders);
     // From the smallest to the largest.

@@ -3,14 +3,13 @@
 mod cycle;
 mod generated;
 mod grant;
-mod growth;
+pub mod growth;
 mod handover;
 mod instructions;
 mod list;
 mod memory;
 mod refused;
 mod start;
-mod traffic;
 pub mod waiters;
 
 use crate::bench::Bench;
@@ -34,9 +33,8 @@ pub const ALL: &[Part] = &[
     Part { name: "grant", what: "from a release to the next one's grant, beside a PING", run: grant::run },
     Part { name: "waiters", what: "a release with 10,000 waiters on the key", run: waiters::run },
     Part { name: "list", what: "pages, holders and prefixes among 1,000,000 locks, beside SCAN", run: list::run },
-    Part { name: "traffic", what: "GET and SET beside 1,000,000 locks", run: traffic::run },
     Part { name: "growth", what: "from 10,000 locks to 1,000,000", run: growth::run },
     Part { name: "memory", what: "bytes per lock, of 1,000,000", run: memory::run },
-    Part { name: "start", what: "loading a snapshot of 1,000,000 locks", run: start::run },
+    Part { name: "start", what: "loading 1,000,000 locks, and GET and SET beside them", run: start::run },
     Part { name: INSTRUCTIONS, what: "instructions, counted by callgrind", run: instructions::run },
 ];
