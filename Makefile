@@ -8,7 +8,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 PORT ?= 6379
 # For `make test` and `make test-servers`: only tests with this in their name. For `make bench`: only these parts.
 ONLY ?=
-# For `make test-clients`: only these of python, typescript and top.
+# For `make test-clients`: only these of python, rust, typescript and top.
 LANGUAGES ?=
 # For `make bench`: the server (redis7, redis8, valkey8 or valkey9); how many rounds count; whether to renew the tables
 # and the picture in docs; whether to count instructions as well.

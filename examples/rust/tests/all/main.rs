@@ -1,0 +1,9 @@
+//! Against real servers, with `target/release/libprlock.so`.
+
+#[macro_use]
+mod support;
+
+mod golden;
+mod lock;
+mod readme;
+mod trouble;
