@@ -9,7 +9,7 @@ use crate::server::key::Key;
 use crate::server::main_thread::state;
 
 /// Puts the lock there, whatever was there before.
-pub fn apply(ctx: Ctx<'_>, mut key: Key<'_>, decoded: &Decoded<'_>) -> Result<(), CommandError> {
+pub fn lock(ctx: Ctx<'_>, mut key: Key<'_>, decoded: &Decoded<'_>) -> Result<(), CommandError> {
     let lock = Lock::new(key.name().bytes(), &decoded.grant);
     let old = key.lock().map(|seen| seen.clone());
     if !key.put(&lock) {
@@ -33,4 +33,29 @@ pub fn apply(ctx: Ctx<'_>, mut key: Key<'_>, decoded: &Decoded<'_>) -> Result<()
         ctx.notify(event, name);
     }
     Ok(())
+}
+
+/// Deletes whatever lies there.
+pub fn gone(ctx: Ctx<'_>, mut key: Key<'_>) {
+    let old = key.lock().map(|seen| seen.clone());
+    key.delete();
+    let name = key.name();
+    drop(key);
+    let db = ctx.db();
+    if let Some(old) = &old {
+        state(|state| state.registry.remove(db, old));
+    }
+    ctx.replicate_verbatim();
+    ctx.signal_modified(name);
+    ctx.notify_generic(c"del", name);
+}
+
+/// Sets the deadline of whatever lies there.
+pub fn deadline(ctx: Ctx<'_>, mut key: Key<'_>, at_ms: i64) {
+    key.set_expires_at_ms(Some(at_ms));
+    let name = key.name();
+    drop(key);
+    ctx.replicate_verbatim();
+    ctx.signal_modified(name);
+    ctx.notify_generic(c"expire", name);
 }

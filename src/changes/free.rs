@@ -34,8 +34,11 @@ impl Cause {
 pub fn lock(ctx: Ctx<'_>, key: Key<'_>, lock: &Lock, cause: Cause) {
     let (db, name) = (ctx.db(), key.name());
     if state(|state| state.waiting.has(db, name.bytes())) {
+        // Closed meanwhile: whoever listens may change the key, and has then done what is left to do.
+        drop(key);
         ctx.notify(cause.event(), name);
-        if wake::hand_on(ctx, key) {
+        let key = Key::look(ctx, name);
+        if !key.lock().is_some_and(|found| found.is(lock)) || wake::hand_on(ctx, key) {
             return;
         }
         // Everybody who waited is gone by now.

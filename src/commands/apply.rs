@@ -6,7 +6,7 @@
 use super::error::CommandError;
 use super::spec::{Arg, ArgKind, Command, KEY, KeyUse, Page, Spec};
 use crate::changes::apply;
-use crate::locks::codec;
+use crate::locks::codec::{self, Said};
 use crate::server::args::Args;
 use crate::server::ctx::Ctx;
 
@@ -44,8 +44,13 @@ impl Command for Apply {
         if !flags.is_loading() && !flags.is_replicated() {
             return Err(CommandError::Internal);
         }
-        let decoded = codec::decode(state).ok_or(CommandError::Broken)?;
-        apply::apply(ctx, ctx.open(args.str(1).ok_or(CommandError::Syntax)?, true), &decoded)?;
+        let said = codec::decode_said(state).ok_or(CommandError::Broken)?;
+        let key = ctx.open(args.str(1).ok_or(CommandError::Syntax)?, true);
+        match said {
+            Said::Lock(decoded) => apply::lock(ctx, key, &decoded)?,
+            Said::Gone => apply::gone(ctx, key),
+            Said::Deadline(at_ms) => apply::deadline(ctx, key, at_ms),
+        }
         ctx.reply_integer(1);
         Ok(())
     }

@@ -20,6 +20,9 @@ use crate::server::register::Registered;
 /// The command by which replicas and the AOF get a lock's state; see `apply.rs`.
 pub const APPLY: &CStr = c"PRLOCK.APPLY";
 
+/// The module's own reading command of one key.
+pub const INFO: &CStr = c"PRLOCK.INFO";
+
 /// Every command, in the order in which the documentation shows them.
 pub const COMMANDS: &[Registered] = &[
     Registered::of::<claim::Claim>(),

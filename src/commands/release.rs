@@ -81,7 +81,7 @@ impl Command for Release {
                 is_this
             }
             Kind::String => {
-                let is_this = fence.is_none() && ctx.string_is(key.name(), token);
+                let is_this = fence.is_none() && key.string_is(ctx, token);
                 if is_this {
                     free::string(ctx, key);
                 }

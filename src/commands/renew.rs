@@ -92,7 +92,7 @@ impl Command for Renew {
                 is_this
             }
             Kind::String => {
-                let is_this = request.fence.is_none() && ctx.string_is(key.name(), request.token);
+                let is_this = request.fence.is_none() && key.string_is(ctx, request.token);
                 if is_this {
                     renew::string(ctx, key, expires_at_ms);
                 }

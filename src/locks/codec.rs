@@ -14,6 +14,8 @@
 //! | 8 | deadline: Unix time in ms, -1 where the carrier keeps it itself (RDB, DUMP) or there is none (PERSIST) |
 //! | 2, 2 | length of the token (1 to 512) and of the holder (0 to 512) |
 //!
+//! The internal command has two short forms beside; see [`decode_said`].
+//!
 //! A new form is a new version and a new arm in [`decode`], never an edit of this one.
 
 use super::Bytes;
@@ -71,6 +73,39 @@ pub fn encode(change: Change, grant: &Grant<'_>, expires_at_ms: Option<i64>, out
     out.extend_from_slice(&(grant.holder.len() as u16).to_le_bytes());
     out.extend_from_slice(grant.token);
     out.extend_from_slice(grant.holder);
+}
+
+/// What the internal command carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said<'a> {
+    /// A lock's state.
+    Lock(Decoded<'a>),
+    /// The key is gone.
+    Gone,
+    /// The key has this deadline, Unix time in ms, whatever it holds.
+    Deadline(i64),
+}
+
+/// The bytes of [`Said::Gone`].
+pub fn gone() -> [u8; 0] {
+    []
+}
+
+/// The bytes of [`Said::Deadline`].
+pub fn deadline(at_ms: i64) -> [u8; 8] {
+    at_ms.to_le_bytes()
+}
+
+/// Reads what the internal command carries: a lock, or one of the two short forms that stand in for the server's own
+/// DEL and PEXPIREAT where those have another name. `None` for everything else.
+pub fn decode_said(bytes: &[u8]) -> Option<Said<'_>> {
+    if bytes.is_empty() {
+        return Some(Said::Gone);
+    }
+    match <[u8; 8]>::try_from(bytes) {
+        Ok(at_ms) => Some(i64::from_le_bytes(at_ms)).filter(|at_ms| *at_ms >= 0).map(Said::Deadline),
+        Err(_) => decode(bytes).map(Said::Lock),
+    }
 }
 
 /// Takes fixed parts off the front.
@@ -184,6 +219,15 @@ mod tests {
                 prop_assert_eq!(written(read.change, &read.grant, read.expires_at_ms), bytes);
             }
         }
+    }
+
+    #[test]
+    fn the_short_forms_are_no_locks() {
+        assert_eq!(decode_said(&gone()), Some(Said::Gone));
+        assert_eq!(decode_said(&deadline(7)), Some(Said::Deadline(7)));
+        assert_eq!(decode_said(&deadline(-1)), None);
+        assert_eq!(decode_said(b"7"), None);
+        assert_eq!((decode(&gone()), decode(&deadline(7))), (None, None));
     }
 
     #[test]

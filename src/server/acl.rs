@@ -75,10 +75,10 @@ enum Behind {
 
 impl Behind {
     /// Asks by a call that the server refuses before it runs: as the context's user (`C`) if there is one, and then for
-    /// its missing arguments. `None` if the refusal is neither.
+    /// its missing arguments. The command is the module's own, since no configuration renames those. `None` if the refusal is neither.
     fn of(ctx: Ctx<'_>) -> Option<Self> {
         // SAFETY: a live context; the format says that no arguments follow.
-        let reply = api!(RedisModule_Call(ctx.raw(), c"GET".as_ptr(), c"C".as_ptr()))?;
+        let reply = api!(RedisModule_Call(ctx.raw(), crate::commands::INFO.as_ptr(), c"C".as_ptr()))?;
         let refusal = std::io::Error::last_os_error().kind();
         if !reply.is_null() {
             // SAFETY: ours, freed once.

@@ -80,8 +80,7 @@ unsafe extern "C" fn set_max_ttl_ms(
 
 /// Warns if the server may evict locks under memory pressure.
 pub(super) fn warn_of_eviction(ctx: *mut RedisModuleCtx) {
-    let Some(policy) = setting(ctx, c"maxmemory-policy") else { return };
-    if policy != b"noeviction" {
+    if may_evict(ctx) == Some(true) {
         log(
             Level::Warning,
             "prlock: maxmemory-policy lets the server evict locks that are held; use noeviction on a server that keeps locks",
@@ -89,20 +88,15 @@ pub(super) fn warn_of_eviction(ctx: *mut RedisModuleCtx) {
     }
 }
 
-/// The value of one of the server's settings.
-fn setting(ctx: *mut RedisModuleCtx, name: &CStr) -> Option<Vec<u8>> {
-    // SAFETY: a live context; the format names two C strings.
-    let reply = api!(RedisModule_Call(ctx, c"CONFIG".as_ptr(), c"cc".as_ptr(), c"GET".as_ptr(), name.as_ptr()))
-        .filter(|reply| !reply.is_null())?;
-    // SAFETY: a live reply; an element lives as long as the whole.
-    let value = api!(RedisModule_CallReplyArrayElement(reply, 1)).filter(|value| !value.is_null());
-    let mut len = 0;
-    let bytes = value
-        .and_then(|value| api!(RedisModule_CallReplyStringPtr(value, &raw mut len)))
-        .filter(|data| !data.is_null())
-        // SAFETY: `len` bytes that live as long as the reply; copied.
-        .map(|data| unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len) }.to_vec());
+/// Whether `maxmemory-policy` is one that evicts. Asked of INFO: CONFIG may have another name or none (`rename-command`).
+fn may_evict(ctx: *mut RedisModuleCtx) -> Option<bool> {
+    // SAFETY: a live context; the data is ours to free.
+    let data = api!(RedisModule_GetServerInfo(ctx, c"memory".as_ptr())).filter(|data| !data.is_null())?;
+    // SAFETY: live data; the value lives as long as it does.
+    let policy = api!(RedisModule_ServerInfoGetFieldC(data, c"maxmemory_policy".as_ptr()));
+    let evicts =
+        policy.filter(|policy| !policy.is_null()).map(|policy| unsafe { CStr::from_ptr(policy) } != c"noeviction");
     // SAFETY: ours, freed once.
-    let _ = api!(RedisModule_FreeCallReply(reply));
-    bytes
+    let _ = api!(RedisModule_FreeServerInfo(ctx, data));
+    evicts
 }

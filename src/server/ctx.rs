@@ -7,9 +7,10 @@ use redis_module::raw::{self, RedisModuleCtx};
 
 use super::args::Args;
 use super::key::Key;
-use super::string::{OwnedStr, Str};
+use super::string::{self, OwnedStr, Str};
 use super::{OK, stream};
-use crate::locks::Bytes;
+use crate::commands::INFO;
+use crate::locks::{Bytes, codec};
 
 /// What the server says about itself and the caller; see the predicates.
 #[derive(Clone, Copy)]
@@ -218,6 +219,11 @@ impl<'a> Ctx<'a> {
             return;
         }
         let bytes = bytes();
+        self.replicate_state(key, &bytes);
+    }
+
+    /// Sends what `locks/codec.rs` says, by the module's own command.
+    fn replicate_state(self, key: Str<'_>, bytes: &[u8]) {
         let status = api!(RedisModule_Replicate(
             self.raw,
             crate::commands::APPLY.as_ptr(),
@@ -234,14 +240,18 @@ impl<'a> Ctx<'a> {
         if self.only_counts() {
             return;
         }
-        let status = api!(RedisModule_Replicate(self.raw, c"DEL".as_ptr(), c"s".as_ptr(), key.raw()));
-        debug_assert_eq!(status, Some(OK));
+        // Refused if the configuration gave DEL another name or none (`rename-command`).
+        if api!(RedisModule_Replicate(self.raw, c"DEL".as_ptr(), c"s".as_ptr(), key.raw())) != Some(OK) {
+            self.replicate_state(key, &codec::gone());
+        }
     }
 
     /// Sends a new deadline, Unix time in ms.
     pub fn replicate_deadline(self, key: Str<'_>, at_ms: i64) {
-        let status = api!(RedisModule_Replicate(self.raw, c"PEXPIREAT".as_ptr(), c"sl".as_ptr(), key.raw(), at_ms));
-        debug_assert_eq!(status, Some(OK));
+        // Refused as in `replicate_delete`.
+        if api!(RedisModule_Replicate(self.raw, c"PEXPIREAT".as_ptr(), c"sl".as_ptr(), key.raw(), at_ms)) != Some(OK) {
+            self.replicate_state(key, &codec::deadline(at_ms));
+        }
     }
 
     /// Sends the running command as it is.
@@ -266,31 +276,23 @@ impl<'a> Ctx<'a> {
         let _ = api!(RedisModule_SignalModifiedKey(self.raw, key.raw()));
     }
 
-    /// Whether the string under `key` is exactly `bytes`. Reads through the server's own GET.
-    pub fn string_is(self, key: Str<'_>, bytes: &[u8]) -> bool {
-        let reply = api!(RedisModule_Call(self.raw, c"GET".as_ptr(), c"s".as_ptr(), key.raw()));
-        let Some(reply) = reply.filter(|reply| !reply.is_null()) else { return false };
-        let mut len = 0;
-        let data = api!(RedisModule_CallReplyStringPtr(reply, &raw mut len));
-        let same = data.filter(|data| !data.is_null()).is_some_and(|data| {
-            // SAFETY: the reply holds `len` bytes at `data` until it is freed below.
-            let found = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len) };
-            found == bytes
-        });
-        let _ = api!(RedisModule_FreeCallReply(reply));
-        same
-    }
-
     /// Whether this node may serve `key` now. Without Cluster always; else asked of the server, which answers a harmless
     /// command on a key of another node, of a migrating slot or of a cluster that is down with an error.
     pub fn serves(self, key: Str<'_>) -> bool {
         if !self.flags().is_cluster() {
             return true;
         }
-        let reply = api!(RedisModule_Call(self.raw, c"PTTL".as_ptr(), c"sE".as_ptr(), key.raw()));
+        // The second has a name that no configuration can take away (`rename-command`).
+        [c"PTTL", INFO].into_iter().any(|command| self.answers(command, key))
+    }
+
+    /// Whether a harmless command on this key runs. That it finds another type, it finds out by running.
+    fn answers(self, command: &CStr, key: Str<'_>) -> bool {
+        let reply = api!(RedisModule_Call(self.raw, command.as_ptr(), c"sE".as_ptr(), key.raw()));
         let Some(reply) = reply.filter(|reply| !reply.is_null()) else { return false };
         let kind = api!(RedisModule_CallReplyType(reply)).unwrap_or(raw::REDISMODULE_REPLY_ERROR as c_int);
+        let runs = kind != raw::REDISMODULE_REPLY_ERROR as c_int || string::of_reply(reply).starts_with(b"WRONGTYPE");
         let _ = api!(RedisModule_FreeCallReply(reply));
-        kind != raw::REDISMODULE_REPLY_ERROR as c_int
+        runs
     }
 }

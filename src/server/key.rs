@@ -7,7 +7,7 @@ use std::ptr;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleKey};
 
 use super::ctx::Ctx;
-use super::string::Str;
+use super::string::{self, Str};
 use super::value::{self, Seen};
 use super::{OK, lock_type};
 use crate::locks::lock::Lock;
@@ -97,6 +97,26 @@ impl<'c> Key<'c> {
             raw::REDISMODULE_KEYTYPE_EMPTY => Kind::Free,
             raw::REDISMODULE_KEYTYPE_STRING => Kind::String,
             _ => Kind::Other,
+        }
+    }
+
+    /// Whether the plain string that lies here is exactly `bytes`. Reads through the server's own GET, which leaves its
+    /// encoding as it is; directly where the configuration gave GET another name or none (`rename-command`).
+    pub fn string_is(&self, ctx: Ctx<'_>, bytes: &[u8]) -> bool {
+        let reply = api!(RedisModule_Call(ctx.raw(), c"GET".as_ptr(), c"s".as_ptr(), self.name.raw()));
+        if let Some(reply) = reply.filter(|reply| !reply.is_null()) {
+            let is_same = string::of_reply(reply) == bytes;
+            // SAFETY: ours, freed once.
+            let _ = api!(RedisModule_FreeCallReply(reply));
+            return is_same;
+        }
+        let mut len = 0;
+        // SAFETY: an open key; the server shows `len` bytes until the key is changed.
+        match api!(RedisModule_StringDMA(self.raw, &raw mut len, raw::REDISMODULE_READ as c_int)) {
+            Some(data) if !data.is_null() => {
+                bytes == unsafe { std::slice::from_raw_parts(data.cast::<u8>().cast_const(), len) }
+            }
+            _ => false,
         }
     }
 

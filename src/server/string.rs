@@ -4,7 +4,7 @@ use std::ffi::c_char;
 use std::marker::PhantomData;
 use std::ptr;
 
-use redis_module::raw::RedisModuleString;
+use redis_module::raw::{RedisModuleCallReply, RedisModuleString};
 
 /// A string that the server owns for as long as `'a`.
 #[derive(Clone, Copy)]
@@ -67,5 +67,15 @@ impl Drop for OwnedStr {
             // SAFETY: our one reference, given back once, without a context as it was taken.
             let _ = api!(RedisModule_FreeString(ptr::null_mut(), self.0));
         }
+    }
+}
+
+/// The bytes of a live reply that is a string or an error, for as long as the reply lives; none of another one.
+pub(super) fn of_reply<'r>(reply: *mut RedisModuleCallReply) -> &'r [u8] {
+    let mut len = 0;
+    match api!(RedisModule_CallReplyStringPtr(reply, &raw mut len)) {
+        // SAFETY: the reply holds `len` bytes at `data` until it is freed.
+        Some(data) if !data.is_null() => unsafe { std::slice::from_raw_parts(data.cast(), len) },
+        _ => &[],
     }
 }

@@ -1,6 +1,7 @@
 //! The suite against real servers: one file for each facet, and the harness that owns the servers.
 
 mod announcements;
+mod attacks;
 mod bytes;
 mod claim;
 mod clock;

@@ -1,0 +1,84 @@
+//! Servers and neighbours that are set up against the module's expectations.
+
+use crate::support::*;
+
+/// The server's own commands that the module lets the server run or replicates by, each without a name.
+fn without_commands(builder: Builder) -> Builder {
+    ["DEL", "GET", "CONFIG", "PTTL", "PEXPIREAT"]
+        .into_iter()
+        .fold(builder, |builder, name| builder.config("rename-command", &format!("{name} \"\"")))
+}
+
+/// `rename-command` takes the server's own commands away from the module too. Every change still reaches replicas and the
+/// AOF, plain strings are still compared, and a script's caller is still known.
+#[test]
+fn nothing_needs_a_command_that_can_be_renamed() {
+    let server = without_commands(Server::builder()).aof().config("maxmemory-policy", "allkeys-lru").start();
+    assert!(server.log().contains("maxmemory-policy lets the server evict locks"), "{}", server.log());
+    let replica = server.replica();
+    let mut conn = server.conn();
+    conn.granted("PRLOCK.CLAIM released PX 600000 TOKEN t");
+    conn.granted("PRLOCK.CLAIM held PX 600000 TOKEN t");
+    conn.ok(cmd("SET renewed t PX 600000"));
+    conn.ok(cmd("SET freed t PX 600000"));
+    assert_eq!(conn.int("PRLOCK.RELEASE released t"), 1);
+    assert_eq!(conn.int("PRLOCK.RENEW renewed t PX 900000"), 1);
+    assert_eq!(conn.int("PRLOCK.RENEW renewed another PX 900000"), 0);
+    assert_eq!(conn.int("PRLOCK.RELEASE freed another"), 0);
+    assert_eq!(conn.int("PRLOCK.RELEASE freed t"), 1);
+    assert_eq!(items(&conn.ok(("EVAL", "return redis.call('PRLOCK.LIST')", 0))).len(), 1);
+
+    let deadline = conn.int("PEXPIRETIME renewed");
+    let agrees = |server: &Server| {
+        let mut conn = server.conn();
+        assert_eq!(conn.int("EXISTS released freed"), 0);
+        assert_eq!(conn.int("PEXPIRETIME renewed"), deadline);
+        assert_eq!(conn.listed(), ["held"]);
+    };
+    assert_eq!(conn.int("WAIT 1 10000"), 1);
+    agrees(&replica);
+    server.kill9();
+    server.restart();
+    agrees(&server);
+}
+
+/// The same in Cluster mode, where the module asks the server whose a key is before it gives it to a waiter.
+#[test]
+fn waiters_of_a_cluster_are_served_where_commands_are_renamed() {
+    let server = without_commands(Server::builder()).config("cluster-enabled", "yes").start();
+    let mut conn = server.conn();
+    conn.ok(cmd("CLUSTER ADDSLOTSRANGE 0 16383"));
+    wait_until("the cluster is up", PATIENCE, || {
+        text(&conn.ok(cmd("CLUSTER INFO"))).contains("cluster_state:ok").then_some(())
+    });
+    conn.granted("PRLOCK.CLAIM k PX 600000 TOKEN t");
+    let mut waiter = server.waits("PRLOCK.CLAIM k PX 600000 TOKEN u BLOCK 0");
+    assert_eq!(conn.int("PRLOCK.RELEASE k t"), 1);
+    waiter.granted();
+    let mut waiter = server.waits("PRLOCK.CLAIM k PX 600000 TOKEN v BLOCK 0");
+    // Also by a command that has no key, and where the key becomes another type.
+    conn.ok(cmd("UNLINK k"));
+    waiter.granted();
+    let mut waiter = server.waits("PRLOCK.CLAIM k PX 600000 TOKEN w BLOCK 0");
+    conn.ok(cmd("EVAL redis.call('unlink',KEYS[1]);redis.call('rpush',KEYS[1],'x') 1 k"));
+    assert!(waiter.failed().starts_with("WRONGTYPE"));
+}
+
+/// A listener of another module that deletes the key in the middle of a hand-over: the waiter gets it all the same, once.
+#[test]
+fn a_listener_may_delete_the_key_that_is_handed_on() {
+    let server = Server::start();
+    let mut conn = server.conn();
+    conn.ok(("MODULE", "LOAD", compile_c("listener.c").display().to_string()));
+    for round in 0..20 {
+        conn.granted("PRLOCK.CLAIM k PX 600000 TOKEN t");
+        let mut waiter = server.waits("PRLOCK.CLAIM k PX 600000 TOKEN u BLOCK 0");
+        assert_eq!(conn.int("PRLOCK.RELEASE k t"), 1, "round {round}");
+        let fence = waiter.granted().fence;
+        assert_eq!(conn.lock_number("k", "fence"), fence);
+        server.assert_locks_agree();
+        // Nobody waits: the listener finds nothing left to delete.
+        assert_eq!(conn.int("PRLOCK.RELEASE k u"), 1);
+        assert_eq!(conn.int("EXISTS k"), 0);
+    }
+}
