@@ -1,5 +1,6 @@
 //! What would make a run fail later is said before it starts.
 
+use std::panic::{self, UnwindSafe};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -10,9 +11,8 @@ use crate::parts::waiters;
 use crate::support::{module_path, server_kind};
 
 pub fn before_the_run(options: &Options) -> Result<(), String> {
-    // Both end the program with what to do when the file is missing.
-    module_path();
-    let server = server_kind().program();
+    checked(module_path)?;
+    let server = checked(|| server_kind().program())?;
     runs(&server)?;
     if options.wants("instructions") {
         runs(Path::new("valgrind"))?;
@@ -22,6 +22,18 @@ pub fn before_the_run(options: &Options) -> Result<(), String> {
         raise_descriptors(waiters::DESCRIPTORS)?;
     }
     Ok(())
+}
+
+/// What the tests' harness panics about is said in one line here.
+fn checked<T>(check: impl FnOnce() -> T + UnwindSafe) -> Result<T, String> {
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    let outcome = panic::catch_unwind(check);
+    panic::set_hook(hook);
+    outcome.map_err(|why| match why.downcast::<String>() {
+        Ok(why) => *why,
+        Err(_) => "something is missing".to_owned(),
+    })
 }
 
 fn runs(program: &Path) -> Result<(), String> {

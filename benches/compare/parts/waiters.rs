@@ -1,10 +1,11 @@
 //! Whether the length of the queue makes a release dearer.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use crate::bench::Bench;
 use crate::report::Target;
-use crate::rounds::{contender, interleave, named};
+use crate::rounds::{contender, interleave, joined, named};
 use crate::script::{Reply, Script, Step, step};
 use crate::subject::{Subject, field};
 use crate::support::Server;
@@ -18,20 +19,31 @@ const CROWD: usize = 10_000;
 /// Releases in a round; and as many keys with one waiter each.
 const RELEASES: usize = 1_000;
 
+/// How often that is done in a round.
+const REPEATS: usize = 3;
+
+/// More than the processor's caches hold. The connections of the crowd are too many to stay there from one turn to the
+/// next, and those of the others are not: so all turns begin without them.
+const SWEPT_BYTES: usize = 100_000_000;
+
 /// Each waiter is a connection; and some for the server itself.
 pub const DESCRIPTORS: u64 = (CROWD + RELEASES + 500) as u64;
 
 pub fn run(bench: &mut Bench) {
     let max_clients = (CROWD + RELEASES + 100).to_string();
     let module = Subject::of(Server::builder().config("maxclients", &max_clients));
-    let mut crowd = Queue::new(&module, CROWD, 1);
-    let mut pairs = Queue::new(&module, RELEASES, RELEASES);
+    let crowd = Queue::new(&module, CROWD, 1);
+    let pairs = Queue::new(&module, RELEASES, RELEASES);
     let blocked = field(&module.info("clients"), "blocked_clients").to_owned();
     assert!(blocked == (CROWD + RELEASES).to_string(), "{blocked} are waiting");
-    let all = interleave(
-        bench.options.rounds,
-        vec![contender("crowd", || crowd.us_per_release(&module)), contender("one", || pairs.us_per_release(&module))],
-    );
+    module.ask(|conn| conn.ok(("SETRANGE", "sweep", SWEPT_BYTES, "x")));
+    let (crowd, pairs) = (RefCell::new(crowd), RefCell::new(pairs));
+    let mut contenders = Vec::new();
+    for _ in 0..REPEATS {
+        contenders.push(contender("crowd", || crowd.borrow_mut().us_per_release(&module)));
+        contenders.push(contender("one", || pairs.borrow_mut().us_per_release(&module)));
+    }
+    let all = joined(interleave(bench.options.rounds, contenders));
     let (ours, theirs) = (named(&all, "crowd"), named(&all, "one"));
     bench.report.beside(
         PART,
@@ -108,6 +120,7 @@ impl Queue {
             self.holders.push_back(waiting.claim);
             granted.push(waiting.talker);
         }
+        subject.ask(|conn| conn.ok(("BITCOUNT", "sweep")));
         let us = subject.cpu_us_of(|| {
             subject.play(&script);
             for talker in &mut granted {
