@@ -40,7 +40,7 @@ pub fn run(bench: &mut Bench) {
         let scripts = options.map(|(name, options_for)| (name, script(options_for)));
         let all = interleave(
             bench.options.rounds,
-            scripts.iter().map(|(name, script)| contender(*name, || us_per_claim(script))).collect(),
+            scripts.iter().map(|(name, script)| contender(name, || us_per_claim(script))).collect(),
         );
         let given = named(&all, "given");
         let target = if frees_each { Target::AtMost(0.2) } else { Target::None };
