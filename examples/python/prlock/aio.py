@@ -14,6 +14,9 @@ from .terms import Terms, connection_settings, fence_of, lapsed, now, pause_s, y
 
 log = logging.getLogger("prlock")
 
+# The event loop's turns from bytes that have come to the call that waits for them, and some more.
+TURNS = 20
+
 
 def lock(client, key, ttl_ms, *, cancel=True, **options):
     """An asynchronous context manager around work that needs the lock.
@@ -64,11 +67,14 @@ class Lock(Held):
             self._timer.cancel()
         if self._why is None:
             rest = max(0.001, self.deadline - now())
-            self._timer = self._loop.call_later(rest, self._at_deadline)
+            self._timer = self._loop.call_later(rest, self._at_deadline, TURNS)
 
-    def _at_deadline(self):
+    def _at_deadline(self, turns):
+        if self._why is None and turns > 0:
+            # After a standstill a renewal's answer may lie unread: it is read before anyone is told of a loss.
+            self._timer = self._loop.call_soon(self._at_deadline, turns - 1)
         # Sees to it that the loss is known. Not yet: the timer's clock and the deadline's are two.
-        if self.held():
+        elif self.held():
             self._arm()
 
     async def _renew(self):
@@ -228,13 +234,9 @@ class _Wire:
     async def call(self, command, timeout_s):
         clean = False
         try:
-            async with asyncio.timeout(None if math.isinf(timeout_s) else timeout_s):
-                await self._connect()
-                self.told = True
-                await self._connection.send_command(*command)
-                reply = await self._connection.read_response(timeout=None, disconnect_on_error=False)
-                clean = True
-                return reply
+            reply = await _within(self._exchange(command), timeout_s)
+            clean = True
+            return reply
         except redis.ResponseError as error:
             clean = True
             raise explain(command[0], error) from None
@@ -249,6 +251,12 @@ class _Wire:
         finally:
             if not clean:
                 await self.close()
+
+    async def _exchange(self, command):
+        await self._connect()
+        self.told = True
+        await self._connection.send_command(*command)
+        return await self._connection.read_response(timeout=None, disconnect_on_error=False)
 
     async def tell(self, command):
         """Sends without waiting for a reply, if a connection is there."""
@@ -277,6 +285,27 @@ class _Wire:
                 await connection.disconnect(nowait=True)
                 raise
             self._connection = connection
+
+
+async def _within(coroutine, timeout_s):
+    """asyncio.timeout, but after a standstill what has come meanwhile counts as come in time."""
+    task = asyncio.get_running_loop().create_task(coroutine)
+    try:
+        await asyncio.wait([task], timeout=None if math.isinf(timeout_s) else timeout_s)
+        for _ in range(TURNS):
+            if task.done():
+                break
+            await asyncio.sleep(0)
+        if not task.done():
+            raise TimeoutError
+        return task.result()
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task])
+        if not task.cancelled():
+            # Heard, also where a cancellation came first.
+            task.exception()
 
 
 #: Tasks that nobody waits for any more would else be collected while they run.

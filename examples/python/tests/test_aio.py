@@ -169,3 +169,23 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
         async with self.lock(300):
             await asyncio.sleep(0.2)
         self.assertEqual(asyncio.all_tasks(), {asyncio.current_task()})
+
+    async def test_an_answer_that_lay_unread_while_the_process_stood_still_counts(self):
+        # With LINGER, for which a connection given up too early would be the end.
+        async with self.lock(3000, linger_ms=0) as held:
+            connection, stalled = held._wire._connection, []
+            send = connection.send_command
+
+            async def send_and_stall(*command):
+                await send(*command)
+                if not stalled:
+                    stalled.append(command[0])
+                    # In the next turn, with the renewal on its way, until after the deadline that it moves.
+                    asyncio.get_running_loop().call_soon(time.sleep, 2.2)
+
+            connection.send_command = send_and_stall
+            await asyncio.sleep(3.4)
+            self.assertEqual(stalled, ["PRLOCK.RENEW"])
+            self.assertIs(held._wire._connection, connection)
+            self.assertTrue(held.held())
+            self.assertFalse(held.lost.is_set())

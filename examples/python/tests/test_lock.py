@@ -283,14 +283,14 @@ class LockCases:
                 until("free", lambda: self.keys() == 0)
 
     def test_the_end_of_work_without_a_server_is_quick(self):
-        with self.lock(ttl_ms=60_000, retry_ms=200, reply_ms=200):
+        with self.lock(ttl_ms=60_000, retry_ms=500, reply_ms=1000):
             self.proxy.cut()
             began = time.monotonic()
-        self.assertLess(time.monotonic() - began, 3)
+        self.assertLess(time.monotonic() - began, 10)
         self.assertTrue(any("not released" in line for line in self.logged), self.logged)
 
     def test_a_server_that_stands_still(self):
-        with self.lock(ttl_ms=600, reply_ms=200, retry_ms=0) as held:
+        with self.lock(ttl_ms=1200, reply_ms=1000, retry_ms=0) as held:
             os.kill(self.server.process.pid, signal.SIGSTOP)
             try:
                 self.assertTrue(self.driver.wait_lost(held, 10))

@@ -64,7 +64,7 @@ test("a contended job goes back, often, and uses up no attempt", async () => {
 
 test("a contended job that is too old fails, and says why", async () => {
   await rival();
-  await withJob("age", { maxAgeMs: 300 }, async () => assert.fail("ran"), async (state) => {
+  await withJob("age", { maxAgeMs: 1500 }, async () => assert.fail("ran"), async (state) => {
     await until("failed", async () => (await (await state()).getState()) === "failed");
     const job = await state();
     assert.match(job.failedReason ?? "", /its lock was taken each of \d+ times/);
