@@ -29,7 +29,7 @@ pub fn adopt<'k>(ctx: Ctx<'_>, mut key: Key<'k>, found: Lock) -> (Key<'k>, Lock)
     let counts = was_unlinked && ctx.flags().is_primary();
     state(|state| {
         state.registry.add(db, &lock);
-        state.bindings.moved(db, &lock);
+        state.moved(db, &found, &lock);
         if counts {
             // It had been taken for a deletion.
             state.stats.deleted = state.stats.deleted.saturating_sub(1);

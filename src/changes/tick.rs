@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::{free, wake};
 use crate::locks::lock::Lock;
-use crate::locks::state::Job;
+use crate::locks::state::{Job, Unheard};
 use crate::server::clock;
 use crate::server::ctx::Ctx;
 use crate::server::key::{Key, Kind};
@@ -41,7 +41,7 @@ pub fn tick(ctx: Ctx<'_>) {
             timer::arm(PAUSED_MS);
             return;
         }
-        state(|state| state.jobs = VecDeque::new());
+        state(|state| state.forget_jobs());
     }
     end_waits();
     wake::arm();
@@ -68,18 +68,23 @@ fn do_jobs(ctx: Ctx<'_>) {
     for _ in 0..STEPS_MAX {
         match state(|state| state.jobs.pop_front()) {
             None => return,
-            Some(Job::TakeBack { db, lock, renewals }) => take_back(ctx, db, &lock, renewals),
+            Some(Job::TakeBack { fence }) => take_back(ctx, fence),
             Some(Job::Linger { fence, client_id, closed_at_ms }) => linger(ctx, fence, client_id, closed_at_ms),
         }
     }
 }
 
 /// Frees a lock whose grant nobody has heard of.
-fn take_back(ctx: Ctx<'_>, db: i32, lock: &Lock, renewals: u32) {
+fn take_back(ctx: Ctx<'_>, fence: u64) {
+    if let Some(lock) = state(|state| state.unheard.get(&fence).map(|unheard| unheard.lock.clone())) {
+        super::find::settle_if_lost(ctx, &lock);
+    }
+    // Found under another name, it is noted under that.
+    let Some(Unheard { db, lock, renewals }) = state(|state| state.unheard.remove(&fence)) else { return };
     with_lock(ctx, db, lock.key(), |ctx, key, found| {
         // Claimed again meanwhile, it is another lock in memory; renewed, somebody knows of it.
-        if found.is(lock) && found.renewals() == renewals {
-            free::lock(ctx, key, lock, free::Cause::TakeBack);
+        if found.is(&lock) && found.renewals() == renewals {
+            free::lock(ctx, key, &lock, free::Cause::TakeBack);
         }
     });
 }

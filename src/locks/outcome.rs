@@ -4,7 +4,7 @@
 //! the client in it (killed, unblocked by CLIENT UNBLOCK) decides whether a grant stands.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ use super::lock::Lock;
 #[derive(Debug)]
 pub struct Granted {
     /// The database of the lock.
-    pub db: i32,
+    db: Cell<i32>,
     told: Cell<bool>,
     /// As the last of them was granted it, and how often it had been renewed then: renewed since, somebody knows of it.
     lock: RefCell<(Lock, u32)>,
@@ -23,12 +23,21 @@ pub struct Granted {
 impl Granted {
     /// A grant that nobody has heard of yet.
     pub fn new(db: i32, lock: &Lock) -> Rc<Self> {
-        Rc::new(Self { db, told: Cell::new(false), lock: RefCell::new((lock.clone(), lock.renewals())) })
+        Rc::new(Self { db: Cell::new(db), told: Cell::new(false), lock: RefCell::new((lock.clone(), lock.renewals())) })
     }
 
     /// The same grant once more, to another with the same token.
     pub fn set_lock(&self, lock: &Lock) {
         self.lock.replace((lock.clone(), lock.renewals()));
+    }
+
+    /// The lock `old` lies in `db` as `lock` now, under another name.
+    fn moved(&self, db: i32, old: &Lock, lock: &Lock) {
+        let mut held = self.lock.borrow_mut();
+        if held.0.is(old) {
+            held.0 = lock.clone();
+            self.db.set(db);
+        }
     }
 
     /// Somebody hears of it now.
@@ -49,7 +58,18 @@ impl Granted {
             return None;
         }
         let (lock, renewals) = granted.lock.into_inner();
-        Some((granted.db, lock, renewals))
+        Some((granted.db.get(), lock, renewals))
+    }
+}
+
+/// The number that the database `db` has after SWAPDB.
+pub fn swapped(db: i32, a: i32, b: i32) -> i32 {
+    if db == a {
+        b
+    } else if db == b {
+        a
+    } else {
+        db
     }
 }
 
@@ -84,6 +104,27 @@ impl Ended {
     /// All of them, in order.
     pub fn take_all(&mut self) -> Vec<(usize, Outcome)> {
         std::mem::take(self).list.into_iter().flatten().collect()
+    }
+
+    /// A lock lies under another name now.
+    pub fn moved(&self, db: i32, old: &Lock, lock: &Lock) {
+        self.grants().for_each(|granted| granted.moved(db, old, lock));
+    }
+
+    /// SWAPDB.
+    pub fn swap(&self, a: i32, b: i32) {
+        // Some share their grant.
+        let mut seen = HashSet::new();
+        for granted in self.grants().filter(|granted| seen.insert(Rc::as_ptr(granted))) {
+            granted.db.set(swapped(granted.db.get(), a, b));
+        }
+    }
+
+    fn grants(&self) -> impl Iterator<Item = &Rc<Granted>> {
+        self.list.iter().flatten().filter_map(|(_, outcome)| match outcome {
+            Outcome::Granted(granted) => Some(granted),
+            _ => None,
+        })
     }
 
     /// Whether everybody has been told.
@@ -126,6 +167,30 @@ mod tests {
         first.tell();
         assert!(second.unheard().is_none());
         assert!(first.unheard().is_none());
+    }
+
+    #[test]
+    fn a_grant_goes_with_its_lock() {
+        let grant = Grant {
+            token: b"t",
+            holder: b"",
+            fence: 1,
+            claimed_at_ms: 0,
+            renewed_at_ms: 0,
+            renewals: 0,
+            linger_ms: None,
+        };
+        let (old, new, other) = (Lock::new(b"k", &grant), Lock::new(b"l", &grant), Lock::new(b"m", &grant));
+        let granted = Granted::new(3, &old);
+        let mut ended = Ended::default();
+        ended.push(1, Outcome::Granted(granted.clone()));
+        ended.push(2, Outcome::Granted(granted.clone()));
+        ended.moved(7, &other, &new);
+        ended.moved(5, &old, &new);
+        ended.swap(5, 9);
+        drop(ended);
+        let (db, lock, _) = granted.unheard().expect("unheard");
+        assert_eq!((db, lock.key()), (9, &b"l"[..]));
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! All that the module remembers beside the keyspace, in one place.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ffi::CStr;
 use std::hash::{BuildHasher, RandomState};
 
 use super::fence::Fences;
 use super::linger::Bindings;
 use super::lock::Lock;
-use super::outcome::Ended;
+use super::outcome::{self, Ended};
 use super::queue::{Place, Waiting};
 use super::registry::Registry;
 use super::stats::Stats;
@@ -15,10 +15,20 @@ use super::stats::Stats;
 /// A write that some callback found due and could not do itself.
 #[derive(Debug)]
 pub enum Job {
-    /// A grant whose client was gone before it heard of it, and how often it had been renewed then.
-    TakeBack { db: i32, lock: Lock, renewals: u32 },
+    /// A grant whose client was gone before it heard of it; see [`Unheard`].
+    TakeBack { fence: u64 },
     /// The connection of a lock that lingers is closed, since then (Unix time in ms).
     Linger { fence: u64, client_id: u64, closed_at_ms: i64 },
+}
+
+/// A lock whose owner was gone before it heard of the grant.
+#[derive(Debug)]
+pub struct Unheard {
+    /// Where the lock lies, as far as is known.
+    pub db: i32,
+    pub lock: Lock,
+    /// How often it had been renewed then: renewed since, somebody knows of it.
+    pub renewals: u32,
 }
 
 /// The module's one state. Only the server's main thread touches it.
@@ -38,6 +48,8 @@ pub struct State {
     pub stats: Stats,
     /// What is due and waits for the tick.
     pub jobs: VecDeque<Job>,
+    /// What [`Job::TakeBack`] is about, by fence, which names the lock whatever becomes of the key's name.
+    pub unheard: HashMap<u64, Unheard>,
     /// Slots whose locks are another node's copies yet; see `server/imports.rs`.
     pub importing: BTreeSet<u32>,
     /// The last key that was looked at without a sign of change.
@@ -49,6 +61,32 @@ pub struct State {
 }
 
 impl State {
+    /// The lock `old` lies in `db` as `lock` now, under another name.
+    pub fn moved(&mut self, db: i32, old: &Lock, lock: &Lock) {
+        self.bindings.moved(db, lock);
+        self.ended.moved(db, old, lock);
+        if let Some(unheard) = self.unheard.get_mut(&lock.fence()) {
+            unheard.db = db;
+            unheard.lock = lock.clone();
+        }
+    }
+
+    /// SWAPDB. Clients stay in the database of that number, and so do their queues.
+    pub fn swap(&mut self, a: i32, b: i32) {
+        self.registry.swap(a, b);
+        self.bindings.swap(a, b);
+        self.ended.swap(a, b);
+        for unheard in self.unheard.values_mut() {
+            unheard.db = outcome::swapped(unheard.db, a, b);
+        }
+    }
+
+    /// Drops what is due: the locks are another server's.
+    pub fn forget_jobs(&mut self) {
+        self.jobs = VecDeque::new();
+        self.unheard = HashMap::new();
+    }
+
     /// A number for a key of a database, to compare and not to keep.
     pub fn place_hash(&self, db: i32, key: &[u8]) -> u64 {
         self.hasher.hash_one((db, key))

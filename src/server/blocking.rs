@@ -16,7 +16,7 @@ use super::main_thread::state;
 use super::{OK, events, timer};
 use crate::locks::Bytes;
 use crate::locks::outcome::Outcome;
-use crate::locks::state::Job;
+use crate::locks::state::{Job, Unheard};
 
 /// Blocks the client of the running command. `None` where the server cannot block it, with nothing replied.
 pub fn block(ctx: Ctx<'_>) -> Option<usize> {
@@ -79,7 +79,11 @@ fn tell_client(ctx: Ctx<'_>, outcome: &Outcome) {
 fn forget(outcome: Outcome) {
     let Outcome::Granted(granted) = outcome else { return };
     if let Some((db, lock, renewals)) = granted.unheard() {
-        state(|state| state.jobs.push_back(Job::TakeBack { db, lock, renewals }));
+        state(|state| {
+            let fence = lock.fence();
+            state.unheard.insert(fence, Unheard { db, lock, renewals });
+            state.jobs.push_back(Job::TakeBack { fence });
+        });
         timer::arm(0);
     }
 }

@@ -3,7 +3,6 @@
 //!
 //! Invariant: nothing here writes to the keyspace. What needs a write becomes a job for `changes::tick`.
 
-use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -103,10 +102,8 @@ unsafe extern "C" fn swapped(_ctx: *mut RedisModuleCtx, _event: RedisModuleEvent
     // SAFETY: this event's data is of this type.
     let Some(info) = (unsafe { data.cast::<RedisModuleSwapDbInfo>().as_ref() }) else { return };
     let (a, b) = (info.dbnum_first, info.dbnum_second);
-    // Clients stay in the database of that number, and so do their queues.
     let wakes = state(|state| {
-        state.registry.swap(a, b);
-        state.bindings.swap(a, b);
+        state.swap(a, b);
         let at_a = state.waiting.mark_db(a);
         state.waiting.mark_db(b) || at_a
     });
@@ -130,7 +127,7 @@ unsafe extern "C" fn role_changed(_ctx: *mut RedisModuleCtx, _event: RedisModule
         // The locks are the new primary's, and keep their deadlines.
         state(|state| {
             state.bindings.clear(-1);
-            state.jobs = VecDeque::new();
+            state.forget_jobs();
         });
     }
 }

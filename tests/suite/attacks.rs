@@ -64,6 +64,44 @@ fn waiters_of_a_cluster_are_served_where_commands_are_renamed() {
     assert!(waiter.failed().starts_with("WRONGTYPE"));
 }
 
+/// A waiter that is killed in the step that grants it the lock never hears of it, so the lock is taken back, also from where
+/// the same step has put it meanwhile.
+#[test]
+fn an_unheard_grant_is_taken_back_from_wherever_the_lock_went() {
+    let server = Server::start();
+    let mut conn = server.conn();
+    let moves: [&[&str]; 5] = [
+        &[],
+        &["SWAPDB 0 1"],
+        &["RENAME k l"],
+        &["MOVE k 1"],
+        &["RENAME k l", "PRLOCK.LIST", "SWAPDB 0 1", "SELECT 1", "RENAME l m", "SELECT 0"],
+    ];
+    for lines in moves {
+        for kill_is_first in [true, false] {
+            conn.granted("PRLOCK.CLAIM k PX 600000 TOKEN t");
+            let mut raw = server.raw();
+            let kill = format!("CLIENT KILL ID {}", raw.id());
+            let mut waiter = server.waiter_on(raw, cmd("PRLOCK.CLAIM k PX 600000 TOKEN u BLOCK 0"));
+            conn.ok(("MULTI",));
+            conn.ok(cmd("PRLOCK.RELEASE k t"));
+            if kill_is_first {
+                conn.ok(cmd(&kill));
+            }
+            for line in lines {
+                conn.ok(cmd(line));
+            }
+            if !kill_is_first {
+                conn.ok(cmd(&kill));
+            }
+            conn.ok(("EXEC",));
+            waiter.raw().wait_closed(PATIENCE);
+            wait_until("the lock is taken back", PATIENCE, || (server.info_number("prlock_held") == 0).then_some(()));
+            server.assert_locks_agree();
+        }
+    }
+}
+
 /// A listener of another module that deletes the key in the middle of a hand-over: the waiter gets it all the same, once.
 #[test]
 fn a_listener_may_delete_the_key_that_is_handed_on() {
