@@ -40,7 +40,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
 
 fn load(ctx: *mut RedisModuleCtx, args: &Args<'_>) -> Result<(), &'static str> {
     let ensure = |done: bool, why| if done { Ok(()) } else { Err(why) };
-    ensure(has_api(), "prlock: this server is too old; Redis 7.0, Valkey 8.0 or later is needed")?;
+    ensure(has_api(), "prlock: this server is too old; Redis 7.0, Valkey 8.1 or later is needed")?;
     let max_ttl_ms = config::from_arguments(args)?;
     let options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
         | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED

@@ -76,3 +76,33 @@ fn an_hour_back() {
     let mut waiter = server.waiter(cmd("PRLOCK.CLAIM short PX 60000 BLOCK 0"));
     assert!(crate::support::grant(&waiter.reply(PATIENCE).expect("a reply")).is_some());
 }
+
+/// A lock from a clock that was two days ahead: no client may RESTORE it, but a restart and a replica must take it as it is,
+/// and fences go on from there.
+#[test]
+fn a_lock_from_two_days_ahead_is_loaded_and_replicated_and_not_restored() {
+    let server = server();
+    let mut conn = server.conn();
+    jump(&server, &mut conn, 2 * 86_400);
+    let fence = conn.granted("PRLOCK.CLAIM k PX 86400000 TOKEN t HOLDER h").fence;
+    let payload = crate::support::bytes(&conn.ok(("DUMP", "k")));
+    conn.ok(("SAVE",));
+    jump(&server, &mut conn, 0);
+    server.restart();
+    let mut conn = server.conn();
+    let replica = server.replica();
+    let mut there = replica.conn();
+    for conn in [&mut conn, &mut there] {
+        assert_eq!(conn.lock_number("k", "fence"), fence);
+        assert_eq!(conn.listed(), ["k"]);
+    }
+    assert!(conn.granted("PRLOCK.CLAIM other PX 60000").fence > fence);
+    let error = conn.err(("RESTORE", "copy", 60_000, &payload[..]));
+    assert!(error.starts_with("ERR Bad data format"), "{error}");
+    // By the stream as well.
+    assert_eq!(conn.int("PRLOCK.RENEW k t PX 60000"), 1);
+    crate::support::wait_for_offset_equal(&server, &replica);
+    assert_eq!(replica.lock_states(), server.lock_states());
+    there.ok(cmd("REPLICAOF NO ONE"));
+    assert!(there.granted("PRLOCK.CLAIM another PX 60000").fence > fence);
+}

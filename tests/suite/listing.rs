@@ -309,3 +309,34 @@ fn a_hundred_thousand_locks() {
     });
     assert_eq!(conn.gauge("held"), 200);
 }
+
+/// SPEC: LIST and REVOKE never walk the keyspace: among very many other keys they cost what they cost alone.
+#[test]
+fn other_keys_cost_a_list_nothing() {
+    let server = Server::start();
+    let mut conn = server.conn();
+    let script = "for i = 1, 200000 do redis.call('SET', 'k' .. i, 'x') end";
+    conn.ok(("EVAL", script, 0));
+    for number in 0..10 {
+        conn.claim(&format!("k:{number}"));
+    }
+    let fastest = |does: &mut dyn FnMut()| {
+        (0..10)
+            .map(|_| {
+                let start = Instant::now();
+                does();
+                start.elapsed()
+            })
+            .min()
+            .expect("ten")
+    };
+    let mut walker = server.conn();
+    let walk = fastest(&mut || assert_eq!(items(&walker.ok(("KEYS", "no such key"))).len(), 0));
+    let lists: [&[&[u8]]; 4] = [&[], &[b"MATCH", b"k*"], &[b"MATCH", b"*0"], &[b"HOLDER", b"h"]];
+    for options in lists {
+        let time = fastest(&mut || assert!(!conn.list_with(options).is_empty()));
+        assert!(time * 8 < walk, "{options:?} took {time:?}, a walk over all keys {walk:?}");
+    }
+    let time = fastest(&mut || assert_eq!(conn.int("PRLOCK.REVOKE nobody"), 0));
+    assert!(time * 8 < walk, "REVOKE took {time:?}, a walk over all keys {walk:?}");
+}

@@ -21,6 +21,7 @@ mod linger;
 mod listing;
 mod metrics;
 mod model;
+mod old_server;
 mod operators;
 mod other_module;
 mod pages;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use crate::support::{Builder, Conn, PATIENCE, Server, Value, bytes, cmd, int, items, map, wait_until};
+use crate::support::{Builder, Conn, Dumper, PATIENCE, Server, Stored, Value, bytes, cmd, int, items, map, wait_until};
 
 /// The token of each lock, by database and key.
 type Tokens = BTreeMap<(i64, Vec<u8>), Vec<u8>>;
@@ -299,4 +299,52 @@ fn a_cut_rdb_is_refused() {
     std::fs::write(&path, &whole).expect("write all");
     server.restart();
     assert_eq!(server.conn().list(), ["lock", "more"]);
+}
+
+/// SPEC, The fence: greater after every restart, whether data are left or not.
+#[test]
+fn fences_rise_over_every_loss_of_data() {
+    let server = Server::builder().aof().start();
+    let mut last = 0;
+    let mut grant = |what: &str| {
+        let fence = server.conn().granted("PRLOCK.CLAIM k PX 60000 TOKEN t STEAL").fence;
+        // The same token again and again: what is left of it must not be taken for this grant.
+        assert_eq!(server.conn().int("PRLOCK.RELEASE k t"), 1);
+        assert!(fence > last, "{what}: {fence} after {last}");
+        last = fence;
+    };
+    grant("at first");
+    server.restart();
+    grant("a restart");
+    server.conn().ok(cmd("FLUSHALL"));
+    rewrite_aof(&server);
+    server.restart();
+    grant("a restart without a trace of a lock");
+    server.kill9();
+    std::fs::remove_dir_all(server.folder().join("appendonlydir")).expect("lose the append-only file");
+    server.restart();
+    assert_eq!(server.conn().gauge("last_fence"), 0, "nothing is left");
+    grant("a restart with nothing");
+}
+
+/// SPEC, The fence: it takes in that of every lock that is loaded, however far ahead of the clock it lies.
+#[test]
+fn a_fence_ahead_of_the_clock_is_taken_in_wherever_it_comes_from() {
+    const HALF_A_DAY_US: u64 = 43_200_000_000;
+    for (preamble, what) in [("yes", "an RDB"), ("no", "commands")] {
+        let server = Server::builder().aof().config("aof-use-rdb-preamble", preamble).start();
+        let mut conn = server.conn();
+        let dumper = Dumper::new(&mut conn);
+        let ahead = conn.time_ms() as u64 * 1_000 + HALF_A_DAY_US;
+        let payload = dumper.sealed(&dumper.object(0, &Stored::new(ahead).bytes()));
+        conn.ok(("RESTORE", "ahead", 600_000, payload));
+        rewrite_aof(&server);
+        let replica = server.replica();
+        assert_eq!(replica.conn().gauge("last_fence") as u64, ahead, "a full synchronisation");
+        server.restart();
+        assert_eq!(server.conn().gauge("last_fence") as u64, ahead, "a restart from {what}");
+        assert!(server.conn().claim("next") as u64 > ahead, "a restart from {what}");
+        replica.conn().ok(cmd("REPLICAOF NO ONE"));
+        assert!(replica.conn().claim("next") as u64 > ahead, "a new primary");
+    }
 }

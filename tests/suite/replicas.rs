@@ -280,3 +280,51 @@ fn a_demoted_server_writes_nothing_of_its_own() {
         other.assert_locks_agree();
     }
 }
+
+/// CASES 60: a grant is answered and lost, since the primary is replaced before it was replicated. Both have been granted:
+/// the fence of the second is greater, and the first learns that it holds nothing. WAIT would have told it.
+#[test]
+fn a_grant_that_did_not_arrive_is_lost_and_its_holder_is_told() {
+    let old = Server::start();
+    let new = old.replica();
+    for db in [0, 3] {
+        let mut conn = old.conn();
+        conn.select(db);
+        conn.claim("arrived");
+        assert_eq!(int(&conn.ok(("WAIT", 1, PATIENCE.as_millis() as i64))), 1);
+        let mut there = new.conn();
+        there.select(db);
+        assert!(lock_info(&mut there, "arrived").is_some(), "WAIT has said so");
+
+        // The link is cut while the replica stands still, so that not even the network holds anything for it.
+        new.sigstop();
+        conn.ok(("CLIENT", "KILL", "TYPE", "replica"));
+        let first = conn.granted("PRLOCK.CLAIM k PX 600000 TOKEN a HOLDER A");
+        assert_eq!(int(&conn.ok(("WAIT", 1, 100))), 0, "it has not arrived");
+        old.kill9();
+        new.sigcont();
+        there.ok(("REPLICAOF", "NO", "ONE"));
+        for line in ["PRLOCK.RENEW k a PX 600000", "PRLOCK.RELEASE k a"] {
+            assert_eq!(there.int(line), 0, "{line}");
+            assert_eq!(there.int("EXISTS k"), 0, "{line} makes nothing anew");
+        }
+        let second = there.granted("PRLOCK.CLAIM k PX 600000 TOKEN b HOLDER B");
+        assert!(second.fence > first.fence);
+        assert_eq!(there.int("PRLOCK.RENEW k a PX 600000"), 0);
+        assert_eq!(there.lock_holder("k"), "B");
+        assert!(lock_info(&mut there, "arrived").is_some());
+
+        // The lost one comes back as a replica: there is one truth.
+        old.restart();
+        old.conn().ok(("REPLICAOF", "127.0.0.1", new.port()));
+        old.wait_in_sync_with(&new);
+        let mut conn = old.conn();
+        conn.select(db);
+        assert_eq!((conn.lock_number("k", "fence"), conn.lock_holder("k")), (second.fence, "B".to_owned()));
+        assert_same(&new, &old);
+        // And back for the next database.
+        old.conn().ok(("REPLICAOF", "NO", "ONE"));
+        there.ok(("REPLICAOF", "127.0.0.1", old.port()));
+        new.wait_in_sync_with(&old);
+    }
+}

@@ -17,7 +17,7 @@ fn processor_ms(server: &Server) -> f64 {
 static CROWDED: Mutex<()> = Mutex::new(());
 
 /// A server for more clients than are let in by default, and the files that this process needs for as many.
-fn spacious() -> (Server, MutexGuard<'static, ()>) {
+pub fn spacious() -> (Server, MutexGuard<'static, ()>) {
     const FILES: u64 = 13_000;
     let turn = CROWDED.lock().unwrap_or_else(PoisonError::into_inner);
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("the limit of open files");
@@ -29,7 +29,7 @@ fn spacious() -> (Server, MutexGuard<'static, ()>) {
 }
 
 /// Connections that each wait for the key that `key` names, without limit. Many at a time: none is looked at alone.
-fn crowd(server: &Server, count: usize, key: impl Fn(usize) -> String) -> Vec<Raw> {
+pub fn crowd(server: &Server, count: usize, key: impl Fn(usize) -> String) -> Vec<Raw> {
     let before = server.stat("waiters");
     let crowd: Vec<Raw> = (0..count)
         .map(|number| {

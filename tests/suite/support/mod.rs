@@ -32,7 +32,7 @@ mod waiting;
 pub use builder::{Builder, StartFailure, module_path};
 pub use census::{LOCK_TYPE, lock_info};
 pub use cluster::{Cluster, slot_owner};
-pub use compile::compile_c;
+pub use compile::{compile_c, compile_c_program};
 pub use conn::Conn;
 pub use dump::{Dumper, Stored, crc64};
 pub use info::find as find_info;
