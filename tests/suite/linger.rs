@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::support::{Conn, PATIENCE, Raw, Server, Waiter, cmd, grant, int, wait_until};
+use crate::support::{Conn, PATIENCE, Raw, Server, Value, Waiter, cmd, grant, int, wait_for_offset_equal, wait_until};
 
 /// Waits until the connection is gone and the server has had two more turns to see to its locks.
 fn wait_gone(server: &Server, id: i64) {
@@ -299,6 +299,32 @@ fn a_restart_forgets_the_binding_and_a_renewal_brings_it_back() {
     let deadline = conn.int("PEXPIRETIME k");
     server.restart();
     assert_eq!(server.conn().int("PEXPIRETIME k"), deadline);
+}
+
+/// Neither does it outlive a failover and the way back, though the connection does.
+#[test]
+fn a_failover_forgets_the_binding_and_a_renewal_brings_it_back() {
+    let server = Server::start();
+    let other = server.replica();
+    let (mut first, id) = holder(&server, "PRLOCK.CLAIM k PX 600000 TOKEN t LINGER 0");
+    assert_eq!(server.stat("linger_bound"), 1);
+    for (from, to) in [(&server, &other), (&other, &server)] {
+        wait_for_offset_equal(from, to);
+        from.conn().ok(("FAILOVER",));
+        wait_until("the roles to be exchanged", PATIENCE, || (to.is_primary() && !from.is_primary()).then_some(()));
+        from.wait_in_sync_with(to);
+        assert_eq!((from.stat("linger_bound"), to.stat("linger_bound")), (0, 0));
+    }
+    let mut conn = server.conn();
+    let mut second = server.raw();
+    let second_id = second.id();
+    assert_eq!(first.call(("PING",)), Ok(Value::SimpleString("PONG".into())), "the connection has lived through it");
+    close(&server, (first, id));
+    assert_uncut(&mut conn, "k");
+    second.call(cmd("PRLOCK.RENEW k t PX 600000")).expect("a reply");
+    assert_eq!(server.stat("linger_bound"), 1);
+    close(&server, (second, second_id));
+    assert_eq!(conn.int("EXISTS k"), 0);
 }
 
 /// Ten thousand locks of one connection: all are seen to when it closes, and nobody else's closing costs anything.

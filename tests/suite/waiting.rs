@@ -276,6 +276,29 @@ fn a_steal_asks_for_no_turn_and_the_queue_waits_on() {
     assert!(waiter.granted().fence > thief.fence);
 }
 
+/// Nor does it ask on a key that has become free in this very moment: nobody is granted a lock just to lose it.
+#[test]
+fn a_steal_of_a_lapsed_lock_robs_no_waiter() {
+    let server = Server::start();
+    let mut conn = server.conn();
+    for ends in ["PEXPIREAT k 1", "DEL k", "SET k x PX 60000"] {
+        conn.granted("PRLOCK.CLAIM k PX 60000 TOKEN a");
+        let mut waiter = server.waits("PRLOCK.CLAIM k PX 60000 TOKEN w BLOCK 0");
+        let granted_after_wait = server.stat("claims_after_wait");
+        // In one transaction: no timer comes between.
+        conn.ok(("MULTI",));
+        conn.ok(cmd(ends));
+        conn.ok(cmd("PRLOCK.CLAIM k PX 60000 TOKEN thief STEAL"));
+        let replies = items(&conn.ok(("EXEC",)));
+        assert_eq!(grant(&replies[1]).expect("a grant").token, b"thief", "{ends}");
+        assert_eq!(server.stat("claims_after_wait"), granted_after_wait, "{ends}");
+        waiter.assert_waiting();
+        assert_eq!(conn.int("PRLOCK.RELEASE k thief"), 1);
+        assert_eq!(waiter.granted().token, b"w");
+        assert_eq!(conn.int("PRLOCK.RELEASE k w"), 1);
+    }
+}
+
 #[test]
 fn queues_of_two_databases_and_two_keys_are_apart() {
     let server = Server::start();
