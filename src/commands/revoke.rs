@@ -78,7 +78,7 @@ fn revoke(ctx: Ctx<'_>, holder: &[u8], user: &User) -> i64 {
         }
         let key = Key::look(ctx, name.as_str());
         let Kind::Lock(found) = key.kind() else { continue };
-        // A grant to a waiter with this very label, made a moment ago in this loop, is another lock.
+        // What the registry says is verified, as for a list: any other lock under this name stays.
         if found.is(&lock) {
             free::lock(ctx, key, &lock, free::Cause::Revoke);
             freed = freed.saturating_add(1);

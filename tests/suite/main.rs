@@ -6,6 +6,7 @@ mod bytes;
 mod claim;
 mod clock;
 mod cluster;
+mod coverage;
 mod docs;
 mod effects;
 mod errors;
