@@ -22,7 +22,7 @@ PART ?=
 ON ?= redis7 redis8 valkey8 valkey9
 
 .DEFAULT_GOAL := help
-.PHONY: help run build deps test test-servers test-clients prove servers cluster cluster-stop fuzz docs fmt lint clean
+.PHONY: help run build deps test test-servers test-clients prove servers cluster cluster-stop fuzz bench docs fmt lint clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

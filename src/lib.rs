@@ -9,8 +9,10 @@
 //! The server enters at `server/load.rs`.
 
 #![deny(unsafe_code)]
-// Nobody links this library: its documentation is for those who change it, private items and all.
-#![allow(rustdoc::private_intra_doc_links)]
+#![allow(
+    rustdoc::private_intra_doc_links,
+    reason = "nobody links this library: its documentation is for those who change it, private items and all"
+)]
 #![cfg_attr(
     not(test),
     deny(
@@ -28,7 +30,7 @@
 mod changes;
 mod commands;
 mod locks;
-#[allow(unsafe_code)]
+#[allow(unsafe_code, reason = "the module API is C; this room is the only one that speaks to it")]
 mod server;
 
 // Memory comes from the server and counts into its used_memory. Tests of the rules run without a server.

@@ -14,8 +14,7 @@ const DIGITS: [u8; 256] = {
     let mut value: u8 = 0;
     while value < 16 {
         let digit = if value < 10 { b'0'.wrapping_add(value) } else { b'a'.wrapping_add(value).wrapping_sub(10) };
-        // SAFE TO INDEX: a byte is below 256; checked by the compiler, since this runs there.
-        #[allow(clippy::indexing_slicing)]
+        #[allow(clippy::indexing_slicing, reason = "a byte is below 256; and it runs in the compiler, which checks it")]
         {
             values[digit as usize] = value;
         }
