@@ -188,7 +188,28 @@ fn info_says_what_is() {
     }
 }
 
-/// Reads leave no trace in what decides about eviction, but INFO of the server's own kind counts them.
+/// Reads leave no trace in what decides about eviction; a renewal does.
+#[test]
+fn a_look_at_a_lock_is_no_use_of_it() {
+    // Every use counts, and none is forgotten.
+    let builder = Server::builder().config("maxmemory-policy", "allkeys-lfu").config("lfu-log-factor", "0");
+    let server = builder.config("lfu-decay-time", "0").start();
+    let mut conn = server.conn();
+    conn.granted("PRLOCK.CLAIM k PX 60000 TOKEN t HOLDER h");
+    let uses = conn.int("OBJECT FREQ k");
+    for _ in 0..20 {
+        conn.ok(cmd("PRLOCK.INFO k"));
+        conn.ok(cmd("PRLOCK.LIST"));
+        conn.ok(cmd("PRLOCK.LIST MATCH k HOLDER h"));
+    }
+    assert_eq!(conn.int("OBJECT FREQ k"), uses);
+    for _ in 0..20 {
+        assert_eq!(conn.int("PRLOCK.RENEW k t PX 60000"), 1);
+    }
+    assert_eq!(conn.int("OBJECT FREQ k"), uses + 20);
+}
+
+/// SPEC, What operators see: the counters, in one run of everything.
 #[test]
 fn the_counters_of_info_prlock_tell_what_happened() {
     let server = Server::start();

@@ -776,3 +776,27 @@ fn the_counters_tell_deletions_from_expiries_and_renames() {
         });
     }
 }
+
+/// A renamed lock is known under no name when its database is flushed in the background, and a thread frees it among very
+/// many other keys: it counts as gone at once, and not only when its turn comes.
+#[test]
+fn a_renamed_lock_is_gone_at_once_with_a_large_flush() {
+    let server = Server::start();
+    let mut conn = server.conn();
+    conn.select(3);
+    for round in 0..3 {
+        let script = "for i = 1, 100000 do redis.call('SET', 'k' .. i, 'x') end";
+        conn.ok(("EVAL", script, 0));
+        for number in 0..20 {
+            conn.claim(&format!("a{number}"));
+            conn.ok(("RENAME", format!("a{number}"), format!("b{number}")));
+        }
+        let mut pipe = redis::pipe();
+        pipe.cmd("FLUSHDB").arg("ASYNC").cmd("INFO").arg("prlock");
+        let replies: Vec<Value> = pipe.query(&mut conn).expect("a flush and a look");
+        let info = crate::support::text(&replies[1]);
+        assert_eq!(crate::support::find_info(&info, "prlock_held").as_deref(), Some("0"), "round {round}");
+        assert_eq!(conn.list(), Vec::<String>::new());
+        assert_eq!(conn.gauge("deleted"), 20 * (round + 1));
+    }
+}

@@ -123,6 +123,20 @@ fn a_wait_ends_with_null_when_its_time_is_up() {
     assert_eq!((server.stat("waits_timed_out"), server.stat("waits_abandoned")), (2, 0));
 }
 
+/// Not a fraction of a ms too early, however short the wait and wherever in a ms it begins.
+#[test]
+fn no_wait_ends_early() {
+    let server = Server::start();
+    let mut conn = server.conn();
+    conn.granted("PRLOCK.CLAIM k PX 600000");
+    for _ in 0..200 {
+        let start = Instant::now();
+        conn.refused("PRLOCK.CLAIM k PX 1000 BLOCK 2");
+        let after = start.elapsed();
+        assert!(after >= Duration::from_millis(2), "{after:?}");
+    }
+}
+
 /// CASES 33, 35: the dead are passed over, in every database.
 #[test]
 fn the_dead_are_passed_over() {

@@ -163,6 +163,29 @@ fn the_undo_spares_what_somebody_knows_of() {
     }
 }
 
+/// The owner got its lock by another call than the wait that is answered with it: when the one who waited is killed before
+/// its reply, the owner still knows of the lock, and keeps it.
+#[test]
+fn who_is_killed_before_its_reply_takes_nothing_from_the_same_tokens_owner() {
+    let server = Server::start();
+    let mut conn = server.conn();
+    for how in ["CLIENT KILL ID", "CLIENT UNBLOCK"] {
+        conn.granted("PRLOCK.CLAIM k PX 60000 TOKEN a");
+        let twin = server.waits("PRLOCK.CLAIM k PX 60000 TOKEN w BLOCK 0");
+        let mut last = format!("{how} {}", twin.id);
+        if how == "CLIENT UNBLOCK" {
+            last.push_str(" ERROR");
+        }
+        // The newcomer in the middle is refused, and makes the module look at who waits for the key.
+        let lines = ["PRLOCK.CLAIM k PX 60000 TOKEN w STEAL", "PRLOCK.CLAIM k PX 60000 TOKEN x", &last];
+        send_and_take(&server, &lines.map(str::to_owned));
+        server.wait_nobody_waits();
+        // A few turns of the timer later it is still there.
+        server.background(cmd("PRLOCK.CLAIM k PX 1000 BLOCK 60")).nulled();
+        assert_eq!(conn.int("PRLOCK.RELEASE k w"), 1, "{how}");
+    }
+}
+
 /// Release against time-out within the same millisecond, thousands of times.
 #[test]
 fn release_against_time_out_gives_one_reply_and_one_truth() {
