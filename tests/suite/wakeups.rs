@@ -168,7 +168,8 @@ fn lateness(server: &Server, rounds: usize, prepare: impl Fn(&mut Conn, usize) -
         let mut waiter = server.waits("PRLOCK.CLAIM k PX 60000 TOKEN w BLOCK 0");
         let deadline = prepare(&mut conn, round);
         let at_ms = granted_at_ms(waiter.granted().fence);
-        assert!(at_ms > deadline, "granted {} ms early", deadline - at_ms);
+        // In the very ms of the deadline the active expiry of Redis 8 takes it for past.
+        assert!(at_ms >= deadline, "granted {} ms early", deadline - at_ms);
         late.push(at_ms - deadline);
         assert_eq!(conn.int("PRLOCK.RELEASE k w"), 1);
     }

@@ -63,7 +63,8 @@ fn who_does_not_renew_loses_the_lock_at_its_deadline() {
     let own = first.granted(&format!("PRLOCK.CLAIM job PX {TTL_MS} TOKEN first HOLDER first"));
     let deadline_ms = first.int("PEXPIRETIME job");
     let outcome = thread::spawn(move || rival(second)).join().expect("the rival");
-    assert!(outcome.fence / 1_000 > deadline_ms, "granted before the deadline");
+    // Redis 8 takes a deadline for past in its very ms.
+    assert!(outcome.fence / 1_000 >= deadline_ms, "granted before the deadline");
     // A resource that keeps the greatest fence it has seen now refuses the first worker.
     assert!(outcome.fence > own.fence);
     assert_eq!(int(&first.ok(("PRLOCK.RENEW", "job", "first", "PX", TTL_MS))), 0);
