@@ -50,7 +50,7 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
             self.proxy.mend()
             self.server.raw("FLUSHALL")
             with self.assertRaises(LockLost) as caught:
-                async with self.lock(300, retry_ms=0) as held:
+                async with self.lock(900, retry_ms=0) as held:
                     lose()
                     try:
                         await asyncio.sleep(10)

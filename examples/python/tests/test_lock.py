@@ -66,20 +66,20 @@ class LockCases:
 
     def test_a_waiter_has_its_whole_lifetime(self):
         self.rival()
-        waiter = self.waiting(ttl_ms=300, wait_ms=20_000)
-        waiter.join(0.4)
+        waiter = self.waiting(ttl_ms=600, wait_ms=20_000)
+        waiter.join(0.7)
         self.server.raw("PRLOCK.RELEASE", "k", "rival")
         self.assertIs(waiter.outcome(), True)
 
     def test_renewals_carry_it_over_many_lifetimes(self):
-        with self.lock(ttl_ms=600) as held:
+        with self.lock(ttl_ms=1500) as held:
             until("four renewals", lambda: self.renewals() >= 4)
             self.assertTrue(held.held())
             self.assertFalse(self.rival())
         self.assertEqual(self.logged, [])
 
     def test_steal(self):
-        with self.lock(ttl_ms=300) as first:
+        with self.lock(ttl_ms=900) as first:
             self.refused("BUSY", "holder", steal_if=first.fence - 1)
             with self.lock(steal_if=first.fence) as second:
                 self.assertGreater(second.fence, first.fence)

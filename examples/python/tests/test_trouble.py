@@ -138,7 +138,7 @@ class TroubleCases:
 
         # As the advice says.
         user("~locks:*", "+prlock.claim", "+prlock.renew", "+prlock.release", "+prlock.revoke")
-        with self.lock("locks:a", 600, wait_ms=100, linger_ms=0) as held:
+        with self.lock("locks:a", 1500, wait_ms=100, linger_ms=0) as held:
             until("renewed", lambda: "renewals\r\n:1" in server.raw("PRLOCK.INFO", "locks:a"))
             self.assertTrue(held.held())
         self.assertEqual(self.driver.revoke(self.client, "worker-7"), 0)
@@ -161,10 +161,10 @@ class TroubleCases:
     def test_out_of_memory(self):
         server = self.start()
         self.connect(server)
-        with self.lock("held", ttl_ms=300) as held:
+        with self.lock("held", ttl_ms=1200) as held:
             server.raw("CONFIG", "SET", "maxmemory", "1")
             self.refuses("MEMORY", "maxmemory")
-            time.sleep(0.4)
+            time.sleep(1.3)
             self.assertTrue(held.held())
         self.assertEqual(server.number("DBSIZE"), 0)
 

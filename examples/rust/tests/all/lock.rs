@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 both! {
 
 claims_gives_the_fence_renews_and_releases(world) {
-    let options = Options::new(ms(600)).holder("worker-7").linger(ms(5000));
+    let options = Options::new(ms(1500)).holder("worker-7").linger(ms(5000));
     let result = with_lock(&world.client, "k", &options, |lock: Lock| {
         let world = &world;
         async move {
@@ -60,14 +60,14 @@ a_lock_that_another_holds_is_refused_or_waited_for(world) {
 
 a_waiter_has_its_whole_lifetime(world) {
     world.rival(&[]).await;
-    let waiter = world.waiting(&Options::new(ms(300)).wait(ms(20_000))).await;
-    sleep(ms(400)).await;
+    let waiter = world.waiting(&Options::new(ms(600)).wait(ms(20_000))).await;
+    sleep(ms(700)).await;
     world.release_rival().await;
     assert!(waiter.await.expect("no panic").expect("got it"));
 }
 
 steal_drops_the_work_of_the_robbed(world) {
-    let options = Options::new(ms(300));
+    let options = Options::new(ms(900));
     let robbed = with_lock(&world.client, "k", &options, |first: Lock| {
         let world = &world;
         async move {

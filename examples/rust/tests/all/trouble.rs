@@ -105,7 +105,7 @@ passwords(world) {
 rights(world) {
     // As the advice says.
     world.user(&["~k", "+prlock.claim", "+prlock.renew", "+prlock.release", "+prlock.revoke"]).await;
-    with_lock(&world.client, "k", &Options::new(ms(600)).wait(ms(100)).linger(ms(0)), |_| sleep(ms(900))).await.expect("done");
+    with_lock(&world.client, "k", &Options::new(ms(1500)).wait(ms(100)).linger(ms(0)), |_| sleep(ms(1800))).await.expect("done");
     assert_eq!(revoke(&world.client, "worker-7").await.expect("allowed"), 0);
     world.user(&["~other:*", "+@all"]).await;
     world.refuses(Code::Rights, "ACL SETUSER").await;
@@ -120,12 +120,12 @@ rights(world) {
 }
 
 out_of_memory(world) {
-    with_lock(&world.client, "held", &Options::new(ms(600)), |lock: Lock| {
+    with_lock(&world.client, "held", &Options::new(ms(1200)), |lock: Lock| {
         let world = &world;
         async move {
             world.server.raw(&["CONFIG", "SET", "maxmemory", "1"]).await;
             world.refuses(Code::Memory, "maxmemory").await;
-            sleep(ms(700)).await;
+            sleep(ms(1300)).await;
             lock.check().expect("renewed all the same");
         }
     }).await.expect("done");
