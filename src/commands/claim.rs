@@ -265,11 +265,11 @@ impl<'a> Request<'a> {
 
     /// Another token holds the lock: null, or a place in the queue.
     fn refuse(&self, ctx: Ctx<'_>, key: Key<'_>) -> Result<(), CommandError> {
-        let lapses_at_ms = key.expires_at_ms();
-        drop(key);
         if let Conflict::Block(ms) = self.conflict
             && !ctx.flags().denies_blocking()
         {
+            let lapses_at_ms = key.expires_at_ms();
+            drop(key);
             return wake::wait(ctx, self.key.bytes(), self.terms(ctx, &mut None).to_wish(), ms, lapses_at_ms);
         }
         state(|state| state.stats.claims_refused = state.stats.claims_refused.saturating_add(1));
