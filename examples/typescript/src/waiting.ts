@@ -33,11 +33,11 @@ export class Waiting {
       const claim = connection.send([...claimArgs(key, terms), "BLOCK", String(blockMs)]);
       reply = await within(claim, waitMs + this.replyMs, late, signal);
     } catch (error) {
-      this.abandon(connection, key, terms.token);
+      this.abandon(connection, signal.aborted ? releaseArgs(key, terms.token) : undefined);
       throw signal.aborted ? signal.reason : explain("PRLOCK.CLAIM", error, connection.trouble());
     }
     if (reply === late) {
-      this.abandon(connection, key, terms.token);
+      this.abandon(connection);
       throw explain("PRLOCK.CLAIM", late, connection.trouble());
     }
     this.give(connection);
@@ -74,11 +74,13 @@ export class Waiting {
   }
 
   /**
-   * Leaves a connection whose claim is under way. The server drops a waiter whose connection closes. A claim that it hasn't
-   * read yet, or has just granted, is undone by the release that follows it on the same connection.
+   * Leaves a connection whose claim is under way. The server drops a waiter whose connection closes. If the claim is given
+   * up for good, a release follows it on the same connection, for when the server hasn't read it yet, or has just granted
+   * it. If it may be sent again with the same token, no release does: a server that stood still could carry it out after it
+   * granted the second claim.
    */
-  private abandon(connection: Connection, key: string, token: string): void {
-    connection.send(releaseArgs(key, token)).catch(() => {});
+  private abandon(connection: Connection, release?: string[]): void {
+    if (release) connection.send(release).catch(() => {});
     // The clients write what was sent at the end of this turn.
     setImmediate(() => setImmediate(() => connection.close()));
   }
