@@ -239,3 +239,22 @@ fn begin(source: &Server, target: &Server, slot: u16) {
     });
     assert_eq!(slot_owner(&mut target.conn(), slot), Some(source.port()));
 }
+
+/// The line of docs/operations.md that asks every primary for its locks.
+#[test]
+fn the_documented_call_lists_the_locks_of_all_nodes() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations.md")).expect("the page");
+    let line = page.lines().find(|line| line.starts_with("redis-cli --cluster call ")).expect("the documented line");
+    let cluster = Cluster::start(2, false);
+    let keys = [key_of(&cluster, 0), key_of(&cluster, 1)];
+    for (node, key) in cluster.nodes.iter().zip(&keys) {
+        claim(node, key);
+    }
+    let line = line.replace(":7000 ", &format!(":{} ", cluster.nodes[0].port()));
+    let output = std::process::Command::new("sh").args(["-c", &line]).output().expect("sh");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{line}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    for key in &keys {
+        assert!(text.contains(key.as_str()), "{key} is missing from {text}");
+    }
+}
