@@ -8,7 +8,7 @@ use rand::rngs::StdRng;
 use redis::Value;
 
 use crate::run::Run;
-use crate::support::{PATIENCE, Raw, Server, wait_until};
+use crate::support::{PATIENCE, Raw, Server, info_number_on, int, wait_until};
 
 /// Commands sent at once.
 const PIPELINE: usize = 500;
@@ -81,22 +81,23 @@ impl Footprint {
     #[track_caller]
     fn of(server: &Server) -> Self {
         let mut conn = server.conn();
-        wait_until("every lock to be gone", PATIENCE, || {
-            let held = server.info_number("prlock_held") + server.info_number("prlock_waiters");
-            let keys = super::support::int(&conn.ok(("DBSIZE",)));
-            (held == 0 && keys == 0 && server.info_number("connected_clients") <= 2).then_some(())
+        wait_until("every lock and every other client to be gone", PATIENCE, || {
+            let mut ask = |field| info_number_on(&mut conn, field);
+            let held = ask("prlock_held") + ask("prlock_waiters");
+            let others = ask("connected_clients") - 1;
+            (held == 0 && others == 0 && int(&conn.ok(("DBSIZE",))) == 0).then_some(())
         });
         conn.ok(("MEMORY", "PURGE"));
         // Tables shrink step by step, from the server's cron.
-        let mut used_bytes = server.info_number("used_memory");
+        let mut used_bytes = info_number_on(&mut conn, "used_memory");
         for _ in 0..20 {
             std::thread::sleep(Duration::from_millis(50));
-            used_bytes = used_bytes.min(server.info_number("used_memory"));
+            used_bytes = used_bytes.min(info_number_on(&mut conn, "used_memory"));
         }
         let folder = format!("/proc/{}/fd", server.pid());
         Self {
             used_bytes,
-            resident_bytes: server.info_number("used_memory_rss"),
+            resident_bytes: info_number_on(&mut conn, "used_memory_rss"),
             descriptors: std::fs::read_dir(folder).expect("look at the server's file descriptors").count(),
         }
     }

@@ -1,6 +1,6 @@
 //! What INFO says.
 
-use super::{Server, bytes};
+use super::{Conn, Server, bytes};
 
 impl Server {
     /// A field of any section of INFO, modules' included; panics if it is not there.
@@ -12,14 +12,12 @@ impl Server {
     /// A field of INFO that is an integer.
     #[track_caller]
     pub fn info_number(&self, field: &str) -> i64 {
-        let text = self.info_field(field);
-        text.parse().unwrap_or_else(|_| panic!("INFO's {field} is no integer: {text:?}"))
+        number(field, &self.info_field(field))
     }
 
     #[track_caller]
     pub fn find_info_field(&self, field: &str) -> Option<String> {
-        let reply = bytes(&self.conn().ok(("INFO", "everything")));
-        find(&String::from_utf8_lossy(&reply), field)
+        find(&everything(&mut self.conn()), field)
     }
 
     /// How many clients the server holds blocked.
@@ -27,6 +25,24 @@ impl Server {
     pub fn blocked_clients(&self) -> i64 {
         self.info_number("blocked_clients")
     }
+}
+
+/// An integer of INFO, asked on an open connection: the others open one for each question, and the server may still be
+/// closing the last.
+#[track_caller]
+pub fn info_number_on(conn: &mut Conn, field: &str) -> i64 {
+    let text = find(&everything(conn), field).unwrap_or_else(|| panic!("INFO has no field {field}"));
+    number(field, &text)
+}
+
+#[track_caller]
+fn everything(conn: &mut Conn) -> String {
+    String::from_utf8_lossy(&bytes(&conn.ok(("INFO", "everything")))).into_owned()
+}
+
+#[track_caller]
+fn number(field: &str, text: &str) -> i64 {
+    text.parse().unwrap_or_else(|_| panic!("INFO's {field} is no integer: {text:?}"))
 }
 
 /// The value of `field` in INFO's text.
