@@ -64,21 +64,28 @@ impl Lock {
     pub fn new(key: &[u8], grant: &Grant<'_>) -> Self {
         let token = grant.token.get(..*token::TOKEN_BYTES.end()).unwrap_or(grant.token);
         let holder = grant.holder.get(..token::HOLDER_BYTES_MAX).unwrap_or(grant.holder);
+        let linger = grant.linger_ms.map(i64::to_ne_bytes);
+        let linger = linger.as_ref().map_or(&[][..], |bytes| bytes);
         let mut bytes = Bytes::new();
-        let token_halved = token::pack(token, &mut bytes);
-        let token_len = bytes.len() as u16;
-        bytes.extend_from_slice(holder);
-        if let Some(linger_ms) = grant.linger_ms {
-            bytes.extend_from_slice(&linger_ms.to_ne_bytes());
+        let most = token.len().saturating_add(holder.len()).saturating_add(linger.len()).saturating_add(key.len());
+        bytes.resize(most, 0);
+        let (token_len, token_halved) = token::pack(token, &mut bytes);
+        let mut len = token_len;
+        for part in [holder, linger, key] {
+            let end = len.saturating_add(part.len());
+            if let Some(place) = bytes.get_mut(len..end) {
+                place.copy_from_slice(part);
+            }
+            len = end;
         }
-        bytes.extend_from_slice(key);
+        bytes.truncate(len);
         let head = Head {
             fence: grant.fence,
             claimed_at_ms: grant.claimed_at_ms,
             renewed_at_ms: AtomicI64::new(grant.renewed_at_ms),
             renewals: AtomicU32::new(grant.renewals),
             place: AtomicU32::new(u32::MAX),
-            token_len,
+            token_len: token_len as u16,
             holder_len: holder.len() as u16,
             token_halved,
             lingers: grant.linger_ms.is_some(),

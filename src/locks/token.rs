@@ -8,49 +8,75 @@ pub const TOKEN_BYTES: std::ops::RangeInclusive<usize> = 1..=512;
 /// Longest holder label, in bytes.
 pub const HOLDER_BYTES_MAX: usize = 512;
 
-/// The value of a lowercase hex digit, by its byte; [`NO_DIGIT`] for all others.
-const DIGITS: [u8; 256] = {
-    let mut values = [NO_DIGIT; 256];
-    let mut value: u8 = 0;
-    while value < 16 {
-        let digit = if value < 10 { b'0'.wrapping_add(value) } else { b'a'.wrapping_add(value).wrapping_sub(10) };
-        #[allow(clippy::indexing_slicing, reason = "a byte is below 256; and it runs in the compiler, which checks it")]
-        {
-            values[digit as usize] = value;
-        }
-        value = value.wrapping_add(1);
-    }
-    values
-};
-/// Has bits that no digit has.
-const NO_DIGIT: u8 = 0xff;
+/// Bytes that are halved or doubled together, such that the compiler uses vectors: tokens are read in every command, and a
+/// step for each digit would be much of what the module adds to a command's time. A generated token is one step.
+const STEP: usize = 16;
 
-/// The byte that two hex digits write, and bits above 15 in the second where one of them is no digit. Without a branch,
-/// since tokens are read in every command.
+/// The lowercase hex digit of a value below 16.
 #[inline]
-fn byte_of(pair: &[u8; 2]) -> (u8, u8) {
-    let [high, low] = pair.map(|digit| DIGITS.get(usize::from(digit)).copied().unwrap_or(NO_DIGIT));
-    ((high << 4) | (low & 15), high | low)
+fn digit_of(value: u8) -> u8 {
+    value.wrapping_add(if value > 9 { b'a' - 10 } else { b'0' })
 }
 
-/// Appends `token` to `out`, halved where it is an even number of lowercase hex digits. Returns whether it was halved.
-pub fn pack(token: &[u8], out: &mut Bytes) -> bool {
-    let start = out.len();
-    let (pairs, rest) = token.as_chunks::<2>();
-    if rest.is_empty() && !pairs.is_empty() {
-        let mut seen = 0;
-        out.extend(pairs.iter().map(|pair| {
-            let (byte, bits) = byte_of(pair);
-            seen |= bits;
-            byte
-        }));
-        if seen < 16 {
-            return true;
-        }
-        out.truncate(start);
+/// The bytes that lowercase hex digits write. `None` if one of them is no such digit.
+#[inline]
+fn halve(digits: [u8; STEP * 2]) -> Option<[u8; STEP]> {
+    let mut bytes = [0; STEP];
+    let mut wrong = 0;
+    for (byte, pair) in bytes.iter_mut().zip(digits.as_chunks::<2>().0) {
+        let [high, low] = pair.map(|digit| {
+            // Right for digits, below 32 for all other bytes.
+            let value = (digit & 15).wrapping_add(((digit >> 6) & 1).wrapping_mul(9));
+            wrong |= (digit_of(value) ^ digit) | (value & 16);
+            value
+        });
+        *byte = (high << 4) | low;
     }
-    out.extend_from_slice(token);
-    false
+    (wrong == 0).then_some(bytes)
+}
+
+/// The lowercase hex digits that write these bytes.
+#[inline]
+fn double(bytes: [u8; STEP]) -> [u8; STEP * 2] {
+    let high = bytes.map(|byte| digit_of(byte >> 4));
+    let low = bytes.map(|byte| digit_of(byte & 15));
+    let mut digits = [0; STEP * 2];
+    for (pair, both) in digits.as_chunks_mut::<2>().0.iter_mut().zip(high.into_iter().zip(low)) {
+        *pair = both.into();
+    }
+    digits
+}
+
+/// `part`, which is shorter, with something behind it that the same part of a whole step has as well.
+fn filled<const N: usize>(part: &[u8], filler: u8) -> [u8; N] {
+    let mut whole = [filler; N];
+    whole.iter_mut().zip(part).for_each(|(to, from)| *to = *from);
+    whole
+}
+
+/// Puts `token` away in `out`, halved where it is an even number of lowercase hex digits, and returns how many bytes it
+/// takes and whether it was halved. `out` is as long as the token, at least.
+pub fn pack(token: &[u8], out: &mut [u8]) -> (usize, bool) {
+    let half = token.len() / 2;
+    if token.len() == half.saturating_mul(2) && half > 0 && pack_hex(token, out).is_some() {
+        return (half, true);
+    }
+    let len = token.len().min(out.len());
+    out.iter_mut().zip(token).for_each(|(to, from)| *to = *from);
+    (len, false)
+}
+
+fn pack_hex(token: &[u8], out: &mut [u8]) -> Option<()> {
+    let (steps, rest) = token.as_chunks::<{ STEP * 2 }>();
+    let (places, last) = out.get_mut(..token.len() / 2)?.as_chunks_mut::<STEP>();
+    for (digits, place) in steps.iter().zip(places) {
+        *place = halve(*digits)?;
+    }
+    if !rest.is_empty() {
+        let bytes = halve(filled(rest, b'0'))?;
+        last.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+    }
+    Some(())
 }
 
 /// Appends the token that `pack` put away.
@@ -59,11 +85,12 @@ pub fn unpack(stored: &[u8], halved: bool, out: &mut Bytes) {
         out.extend_from_slice(stored);
         return;
     }
-    let digit =
-        |value: u8| if value < 10 { b'0'.wrapping_add(value) } else { b'a'.wrapping_add(value).wrapping_sub(10) };
-    for byte in stored {
-        out.extend_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
+    let (steps, rest) = stored.as_chunks::<STEP>();
+    for bytes in steps {
+        out.extend_from_slice(&double(*bytes));
     }
+    let digits = double(filled(rest, 0));
+    out.extend_from_slice(digits.get(..rest.len().saturating_mul(2)).unwrap_or_default());
 }
 
 /// Whether `token` is the one that `pack` put away.
@@ -71,16 +98,19 @@ pub fn is_same(stored: &[u8], halved: bool, token: &[u8]) -> bool {
     if !halved {
         return stored == token;
     }
-    let (pairs, rest) = token.as_chunks::<2>();
-    if !rest.is_empty() || pairs.len() != stored.len() {
+    if token.len() != stored.len().saturating_mul(2) {
         return false;
     }
-    let mut differs = 0;
-    for (pair, byte) in pairs.iter().zip(stored) {
-        let (found, bits) = byte_of(pair);
-        differs |= (found ^ byte) | (bits & 0xf0);
+    let (steps, rest) = stored.as_chunks::<STEP>();
+    let (digits, last) = token.as_chunks::<{ STEP * 2 }>();
+    let mut same = true;
+    for (bytes, digits) in steps.iter().zip(digits) {
+        same &= double(*bytes) == *digits;
     }
-    differs == 0
+    if !rest.is_empty() {
+        same &= double(filled(rest, 0)) == filled(last, b'0');
+    }
+    same
 }
 
 #[cfg(test)]
@@ -89,9 +119,10 @@ mod tests {
     use proptest::prelude::*;
 
     fn packed(token: &[u8]) -> (Vec<u8>, bool) {
-        let mut out = Bytes::from_slice(b"before");
-        let halved = pack(token, &mut out);
-        (out[6..].to_vec(), halved)
+        let mut out = vec![0xee; token.len() + 3];
+        let (len, halved) = pack(token, &mut out);
+        assert_eq!(out[token.len()..], [0xee; 3]);
+        (out[..len].to_vec(), halved)
     }
 
     #[test]
@@ -99,6 +130,22 @@ mod tests {
         assert_eq!(packed(b"00ff7a"), (vec![0, 255, 0x7a], true));
         for token in [&b"00FF"[..], b"0", b"abc", b"zz", b"0g", b"", b"\xff\x00", b"abcdefg"] {
             assert_eq!(packed(token), (token.to_vec(), false));
+        }
+    }
+
+    /// A whole step and a part of one.
+    const DIGITS: &[u8; 44] = b"0123456789abcdef0123456789abcdef0123456789ab";
+
+    #[test]
+    fn every_byte_that_is_no_digit_is_seen_at_every_place() {
+        for place in 0..44 {
+            for byte in 0..=255 {
+                let mut token = *DIGITS;
+                token[place] = byte;
+                let is_digit = matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+                assert_eq!(packed(&token).1, is_digit, "{byte} at {place}");
+                assert_eq!(is_same(&packed(DIGITS).0, true, &token), token == *DIGITS);
+            }
         }
     }
 
