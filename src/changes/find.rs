@@ -8,22 +8,22 @@ use crate::locks::registry::Registry;
 use crate::server::acl::User;
 use crate::server::ctx::Ctx;
 use crate::server::imports;
-use crate::server::key::{Key, Kind};
+use crate::server::key::Key;
 use crate::server::main_thread::state;
 use crate::server::scan;
 use crate::server::string::OwnedStr;
 
-/// Makes sure that the lock found under `key` is registered there, and returns it as it is from now on.
-pub fn adopt<'k>(ctx: Ctx<'_>, mut key: Key<'k>, found: Lock) -> (Key<'k>, Lock) {
-    if Registry::is_registered(&found) {
-        return (key, found);
-    }
+/// Makes sure that the lock under `key`, if there is one, is registered there.
+pub fn adopted<'k>(ctx: Ctx<'_>, mut key: Key<'k>) -> Key<'k> {
+    let found = match key.lock() {
+        Some(found) if !Registry::is_registered(&found) => found.clone(),
+        _ => return key,
+    };
     let db = ctx.db();
-    let name = key.name().bytes();
     // Another one in memory, so that what was noted of this one is over.
-    let lock = found.renamed(name);
+    let lock = found.renamed(key.name().bytes());
     if !key.put(&lock) {
-        return (key, found);
+        return key;
     }
     let was_unlinked = !Registry::is_unseen(&found);
     let counts = was_unlinked && ctx.flags().is_primary();
@@ -35,7 +35,7 @@ pub fn adopt<'k>(ctx: Ctx<'_>, mut key: Key<'k>, found: Lock) -> (Key<'k>, Lock)
             state.stats.deleted = state.stats.deleted.saturating_sub(1);
         }
     });
-    (key, lock)
+    key
 }
 
 /// Finds all locks that live under a name that is not known. Costs nothing when there is none; else a look at the names
@@ -79,10 +79,7 @@ fn look(ctx: Ctx<'_>, db: i32, name: &[u8]) {
         return;
     }
     let name = OwnedStr::new(name);
-    let key = Key::look(ctx, name.as_str());
-    if let Kind::Lock(found) = key.kind() {
-        adopt(ctx, key, found);
-    }
+    adopted(ctx, Key::look(ctx, name.as_str()));
 }
 
 /// The deadline of a lock of the selected database, if it still lies under its name, is this node's and not past its

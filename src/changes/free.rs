@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use super::wake;
-use crate::locks::lock::Lock;
+use crate::locks::codec::Change;
 use crate::server::clock;
 use crate::server::ctx::Ctx;
 use crate::server::key::Key;
@@ -29,39 +29,42 @@ impl Cause {
     }
 }
 
-/// Frees a lock; the caller has checked that it may. The next waiter gets it in the same step, so that nobody comes
-/// between.
-pub fn lock(ctx: Ctx<'_>, key: Key<'_>, lock: &Lock, cause: Cause) {
-    let (db, name) = (ctx.db(), key.name());
-    if state(|state| state.waiting.has(db, name.bytes())) {
+/// Frees the lock under `key`; the caller has checked that it may. The next waiter gets it in the same step, so that nobody
+/// comes between.
+pub fn lock(ctx: Ctx<'_>, key: Key<'_>, cause: Cause) {
+    let name = key.name();
+    if wake::is_awaited(ctx, name) {
+        let Some(lock) = key.lock().map(|seen| seen.clone()) else { return };
         // Closed meanwhile: whoever listens may change the key, and has then done what is left to do.
         drop(key);
         ctx.notify(cause.event(), name);
         let key = Key::look(ctx, name);
-        if !key.lock().is_some_and(|found| found.is(lock)) || wake::hand_on(ctx, key) {
+        if !key.lock().is_some_and(|found| found.is(&lock)) || wake::hand_on(ctx, key) {
             return;
         }
         // Everybody who waited is gone by now.
-        remove(ctx, Key::look(ctx, name), lock);
+        remove(ctx, Key::look(ctx, name));
     } else {
-        remove(ctx, key, lock);
+        remove(ctx, key);
         ctx.notify(cause.event(), name);
     }
     ctx.notify_generic(c"del", name);
 }
 
 /// Deletes the key, and tells everyone but the subscribers.
-fn remove(ctx: Ctx<'_>, mut key: Key<'_>, lock: &Lock) {
+fn remove(ctx: Ctx<'_>, mut key: Key<'_>) {
     let db = ctx.db();
+    if let Some(lock) = key.lock() {
+        state(|state| {
+            state.registry.remove(db, &lock);
+            if lock.linger_ms().is_some() {
+                state.bindings.unbind(lock.fence());
+            }
+        });
+    }
     key.delete();
     let name = key.name();
     drop(key);
-    state(|state| {
-        state.registry.remove(db, lock);
-        if lock.linger_ms().is_some() {
-            state.bindings.unbind(lock.fence());
-        }
-    });
     ctx.replicate_delete(name);
     ctx.signal_modified(name);
 }
@@ -75,27 +78,24 @@ pub fn string(ctx: Ctx<'_>, mut key: Key<'_>) {
     ctx.replicate_delete(name);
     ctx.signal_modified(name);
     ctx.notify_generic(c"del", name);
-    let db = ctx.db();
-    if state(|state| state.waiting.has(db, name.bytes())) {
-        wake::serve(ctx, db, name.bytes());
+    if wake::is_awaited(ctx, name) {
+        wake::serve(ctx, ctx.db(), name.bytes());
     }
 }
 
 /// Cuts a lock's deadline to at most `cut_at_ms`, Unix time in ms, since its holder's connection is closed.
-pub fn linger(ctx: Ctx<'_>, mut key: Key<'_>, held: &Lock, cut_at_ms: i64) {
+pub fn linger(ctx: Ctx<'_>, mut key: Key<'_>, cut_at_ms: i64) {
     if key.expires_at_ms().is_some_and(|at_ms| at_ms <= cut_at_ms) {
         return;
     }
     state(|state| state.stats.lingered = state.stats.lingered.saturating_add(1));
     if cut_at_ms <= clock::wall().ms() {
-        lock(ctx, key, held, Cause::Linger);
+        lock(ctx, key, Cause::Linger);
         return;
     }
     key.set_expires_at_ms(Some(cut_at_ms));
-    let name = key.name();
-    drop(key);
-    let db = ctx.db();
-    state(|state| state.waiting.set_wake(db, name.bytes(), Some(cut_at_ms.saturating_add(1))));
+    let (db, name) = (ctx.db(), key.name().bytes());
+    state(|state| state.waiting.set_wake(db, name, Some(cut_at_ms.saturating_add(1))));
     wake::arm();
-    super::announce(ctx, name, held, crate::locks::codec::Change::Linger, Some(cut_at_ms));
+    super::announce(ctx, key, Change::Linger, Some(cut_at_ms));
 }

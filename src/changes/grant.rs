@@ -59,12 +59,15 @@ pub fn new(ctx: Ctx<'_>, key: Key<'_>, terms: Terms<'_>, now: Now, cause: Cause)
 }
 
 /// Grants the lock once more to the token that holds it: the same fence, but TTL, holder and linger as asked for now.
-pub fn again(ctx: Ctx<'_>, key: Key<'_>, held: &Lock, terms: Terms<'_>, now: Now) -> Result<Lock, CommandError> {
-    let mut token = Bytes::new();
-    held.token_into(&mut token);
-    let grant =
-        Grant { holder: terms.holder, renewed_at_ms: now.ms(), linger_ms: terms.linger_ms, ..held.grant(&token) };
-    let lock = Lock::new(key.name().bytes(), &grant);
+pub fn again(ctx: Ctx<'_>, key: Key<'_>, terms: Terms<'_>, now: Now) -> Result<Lock, CommandError> {
+    let lock = {
+        let held = key.lock().ok_or(CommandError::Refused)?;
+        let mut token = Bytes::new();
+        held.token_into(&mut token);
+        let grant =
+            Grant { holder: terms.holder, renewed_at_ms: now.ms(), linger_ms: terms.linger_ms, ..held.grant(&token) };
+        Lock::new(key.name().bytes(), &grant)
+    };
     store(ctx, key, &lock, now.ms().saturating_add(terms.ttl_ms), Change::Claim, terms.connection_id)?;
     state(|state| state.stats.claims_repeated = state.stats.claims_repeated.saturating_add(1));
     Ok(lock)
@@ -83,9 +86,7 @@ fn store(
         return Err(CommandError::Refused);
     }
     key.set_expires_at_ms(Some(expires_at_ms));
-    let name = key.name();
-    drop(key);
-    let db = ctx.db();
+    let (db, name) = (ctx.db(), key.name());
     state(|state| {
         if let Some(old) = &old {
             state.registry.remove(db, old);
@@ -95,14 +96,15 @@ fn store(
         }
         debug_assert!(!Registry::is_registered(lock));
         state.registry.add(db, lock);
-        if !state.waiting.is_empty() {
-            state.waiting.set_wake(db, name.bytes(), Some(expires_at_ms.saturating_add(1)));
-        }
     });
+    if super::wake::is_awaited(ctx, name) {
+        let name = name.bytes();
+        state(|state| state.waiting.set_wake(db, name, Some(expires_at_ms.saturating_add(1))));
+    }
     if lock.linger_ms().is_some() {
         super::bind(ctx, connection_id, lock);
     }
     super::wake::arm();
-    super::announce(ctx, name, lock, change, Some(expires_at_ms));
+    super::announce(ctx, key, change, Some(expires_at_ms));
     Ok(())
 }

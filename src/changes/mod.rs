@@ -19,20 +19,25 @@ use crate::locks::Bytes;
 use crate::locks::codec::{self, Change};
 use crate::locks::lock::Lock;
 use crate::server::ctx::Ctx;
+use crate::server::key::Key;
 use crate::server::main_thread::state;
-use crate::server::string::Str;
 
-/// Tells everyone of a lock's new state: replicas and AOF, WATCH and tracking, subscribers. The key is closed before.
-fn announce(ctx: Ctx<'_>, key: Str<'_>, lock: &Lock, change: Change, expires_at_ms: Option<i64>) {
-    ctx.replicate_lock(key, || {
-        let (mut token, mut bytes) = (Bytes::new(), Bytes::new());
-        lock.token_into(&mut token);
-        codec::encode(change, &lock.grant(&token), expires_at_ms, &mut bytes);
-        bytes
-    });
-    ctx.signal_modified(key);
+/// Tells everyone of the new state of the lock under `key`: replicas and AOF, WATCH and tracking, subscribers.
+fn announce(ctx: Ctx<'_>, key: Key<'_>, change: Change, expires_at_ms: Option<i64>) {
+    let name = key.name();
+    if let Some(lock) = key.lock() {
+        ctx.replicate_lock(name, || {
+            let (mut token, mut bytes) = (Bytes::new(), Bytes::new());
+            lock.token_into(&mut token);
+            codec::encode(change, &lock.grant(&token), expires_at_ms, &mut bytes);
+            bytes
+        });
+    }
+    // Closed before the subscribers are told, who may change it.
+    drop(key);
+    ctx.signal_modified(name);
     if let Some(event) = event(change) {
-        ctx.notify(event, key);
+        ctx.notify(event, name);
     }
 }
 

@@ -3,11 +3,10 @@
 use std::collections::VecDeque;
 
 use super::{free, wake};
-use crate::locks::lock::Lock;
 use crate::locks::state::{Job, Unheard};
 use crate::server::clock;
 use crate::server::ctx::Ctx;
-use crate::server::key::{Key, Kind};
+use crate::server::key::Key;
 use crate::server::main_thread::state;
 use crate::server::string::OwnedStr;
 use crate::server::{events, timer};
@@ -81,10 +80,10 @@ fn take_back(ctx: Ctx<'_>, fence: u64) {
     }
     // Found under another name, it is noted under that.
     let Some(Unheard { db, lock, renewals }) = state(|state| state.unheard.remove(&fence)) else { return };
-    with_lock(ctx, db, lock.key(), |ctx, key, found| {
+    with_key(ctx, db, lock.key(), |ctx, key| {
         // Claimed again meanwhile, it is another lock in memory; renewed, somebody knows of it.
-        if found.is(&lock) && found.renewals() == renewals {
-            free::lock(ctx, key, &lock, free::Cause::TakeBack);
+        if key.lock().is_some_and(|found| found.is(&lock) && found.renewals() == renewals) {
+            free::lock(ctx, key, free::Cause::TakeBack);
         }
     });
 }
@@ -99,15 +98,16 @@ fn linger(ctx: Ctx<'_>, fence: u64, client_id: u64, closed_at_ms: i64) {
     // Found under another name, it is bound under that.
     let Some((db, lock)) = bound() else { return };
     state(|state| state.bindings.unbind(fence));
-    with_lock(ctx, db, lock.key(), |ctx, key, found| {
-        if let (true, Some(linger_ms)) = (found.fence() == fence, found.linger_ms()) {
-            free::linger(ctx, key, &found, closed_at_ms.saturating_add(linger_ms));
+    with_key(ctx, db, lock.key(), |ctx, key| {
+        let linger_ms = key.lock().filter(|found| found.fence() == fence).and_then(|found| found.linger_ms());
+        if let Some(linger_ms) = linger_ms {
+            free::linger(ctx, key, closed_at_ms.saturating_add(linger_ms));
         }
     });
 }
 
-/// Runs `f` on the lock under a key of a database, if there is one.
-fn with_lock<'c>(ctx: Ctx<'c>, db: i32, key: &[u8], f: impl FnOnce(Ctx<'c>, Key<'_>, Lock)) {
+/// Runs `f` on a key of a database, if this server serves it.
+fn with_key<'c>(ctx: Ctx<'c>, db: i32, key: &[u8], f: impl FnOnce(Ctx<'c>, Key<'_>)) {
     if !ctx.select(db) {
         return;
     }
@@ -115,10 +115,7 @@ fn with_lock<'c>(ctx: Ctx<'c>, db: i32, key: &[u8], f: impl FnOnce(Ctx<'c>, Key<
     if !ctx.serves(name.as_str()) {
         return;
     }
-    let key = Key::look(ctx, name.as_str());
-    if let Kind::Lock(found) = key.kind() {
-        f(ctx, key, found);
-    }
+    f(ctx, Key::look(ctx, name.as_str()));
 }
 
 fn serve_dirty(ctx: Ctx<'_>) {

@@ -13,7 +13,7 @@ use crate::server::clock;
 use crate::server::ctx::Ctx;
 use crate::server::key::{Key, Kind};
 use crate::server::main_thread::state;
-use crate::server::string::OwnedStr;
+use crate::server::string::{OwnedStr, Str};
 use crate::server::timer;
 
 /// The wait ended because this server became a replica. The words are the server's own for its blocking commands.
@@ -26,6 +26,20 @@ const WRONG_TYPE: &CStr = c"WRONGTYPE Operation against a key holding the wrong 
 
 /// Longest sleep, in ms, while somebody waits: keys can change without a sign (PEXPIRE, DEL of a plain string).
 const PATROL_MS: i64 = 25;
+
+/// Whether anybody waits for anything.
+pub fn is_anyone_waiting() -> bool {
+    state(|state| !state.waiting.is_empty())
+}
+
+/// Whether somebody waits for `key` of the selected database.
+pub fn is_awaited(ctx: Ctx<'_>, key: Str<'_>) -> bool {
+    if !is_anyone_waiting() {
+        return false;
+    }
+    let (db, key) = (ctx.db(), key.bytes());
+    state(|state| state.waiting.has(db, key))
+}
 
 /// Puts the client of the running command into the queue of `key`, whose lock lapses at `lapses_at_ms`.
 pub fn wait(
@@ -96,7 +110,7 @@ fn serve_selected(ctx: Ctx<'_>, db: i32, key: &[u8], name: &OwnedStr) {
         fail(db, key, MOVED_AWAY);
         return;
     }
-    let open = Key::look(ctx, name.as_str());
+    let open = super::find::adopted(ctx, Key::look(ctx, name.as_str()));
     match open.kind() {
         Kind::Free => {
             if let Ok(lock) = grant::new(ctx, open, wish.terms(), clock::wall(), Cause::Wait) {
@@ -107,9 +121,8 @@ fn serve_selected(ctx: Ctx<'_>, db: i32, key: &[u8], name: &OwnedStr) {
         }
         Kind::Lock(lock) => {
             let lapses_at_ms = open.expires_at_ms();
-            let (open, lock) = super::find::adopt(ctx, open, lock);
-            drop(open);
             let granted = Granted::new(db, &lock);
+            drop(open);
             // Whoever got it before knows of it.
             granted.tell();
             serve_twins(ctx, db, key, &granted);
@@ -145,7 +158,10 @@ fn serve_twins(ctx: Ctx<'_>, db: i32, key: &[u8], granted: &Rc<Granted>) {
         let Some((id, wish)) = twin else { return };
         let name = OwnedStr::new(key);
         let open = Key::look(ctx, name.as_str());
-        match grant::again(ctx, open, &held, wish.terms(), clock::wall()) {
+        if !open.lock().is_some_and(|found| found.is(&held)) {
+            return;
+        }
+        match grant::again(ctx, open, wish.terms(), clock::wall()) {
             Ok(lock) => {
                 granted.set_lock(&lock);
                 deliver(id, granted);

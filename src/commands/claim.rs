@@ -8,7 +8,7 @@ use rand::RngExt as _;
 use super::error::CommandError;
 use super::options::{self, Options, Ttl, is};
 use super::spec::{Arg, ArgKind, Command, KEY, KeyUse, Page, Spec, TTL};
-use crate::changes::{self, grant, wake};
+use crate::changes::{find, grant, wake};
 use crate::locks::Bytes;
 use crate::locks::lock::Lock;
 use crate::locks::queue::Terms;
@@ -227,18 +227,16 @@ impl<'a> Request<'a> {
     }
 
     fn run(&self, ctx: Ctx<'_>) -> Result<(), CommandError> {
-        let db = ctx.db();
         // Whoever waits for a key that has become free comes before a newcomer. A steal asks for no turn.
-        if self.conflict != Conflict::Steal && state(|state| state.waiting.has(db, self.key.bytes())) {
-            wake::serve(ctx, db, self.key.bytes());
+        if self.conflict != Conflict::Steal && wake::is_awaited(ctx, self.key) {
+            wake::serve(ctx, ctx.db(), self.key.bytes());
         }
         // The connection's name, asked for only where it is needed: not by a refusal.
         let mut name = None;
-        let key = ctx.open(self.key, true);
+        let key = find::adopted(ctx, ctx.open(self.key, true));
         let lock = match key.kind() {
             Kind::Free => grant::new(ctx, key, self.terms(ctx, &mut name), self.now, grant::Cause::Free)?,
             Kind::Lock(lock) => {
-                let (key, lock) = changes::find::adopt(ctx, key, lock);
                 let is_own = self.token.is_some_and(|token| lock.token_is(token));
                 let steals = match self.conflict {
                     Conflict::Steal => true,
@@ -246,7 +244,7 @@ impl<'a> Request<'a> {
                     Conflict::Refuse | Conflict::Block(_) => false,
                 };
                 if is_own {
-                    grant::again(ctx, key, &lock, self.terms(ctx, &mut name), self.now)?
+                    grant::again(ctx, key, self.terms(ctx, &mut name), self.now)?
                 } else if steals {
                     grant::new(ctx, key, self.terms(ctx, &mut name), self.now, grant::Cause::Steal)?
                 } else {

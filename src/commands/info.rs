@@ -2,7 +2,7 @@
 
 use super::error::CommandError;
 use super::spec::{Command, KEY, KeyUse, Page, Spec};
-use crate::changes;
+use crate::changes::find;
 use crate::locks::lock::Lock;
 use crate::server::args::Args;
 use crate::server::clock;
@@ -79,13 +79,10 @@ impl Command for Info {
     };
 
     fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-        let key = ctx.open(args.str(1).ok_or(CommandError::Syntax)?, false);
+        let key = find::adopted(ctx, ctx.open(args.str(1).ok_or(CommandError::Syntax)?, false));
         match key.kind() {
             Kind::Lock(lock) => {
-                let expires_at_ms = key.expires_at_ms();
-                let (key, lock) = changes::find::adopt(ctx, key, lock);
-                drop(key);
-                reply(ctx, ctx.db(), &lock, expires_at_ms, clock::command().ms());
+                reply(ctx, ctx.db(), &lock, key.expires_at_ms(), clock::command().ms());
                 Ok(())
             }
             Kind::Free | Kind::String => {

@@ -3,7 +3,7 @@
 use super::error::CommandError;
 use super::options::{self, Options, is};
 use super::spec::{Command, FENCE, KEY, KeyUse, Page, Spec, TOKEN};
-use crate::changes::{self, free};
+use crate::changes::{find, free};
 use crate::server::args::Args;
 use crate::server::ctx::Ctx;
 use crate::server::key::Kind;
@@ -69,14 +69,13 @@ impl Command for Release {
         };
         ctx.redact(2);
 
-        let key = ctx.open(args.str(1).ok_or(CommandError::Syntax)?, true);
+        let key = find::adopted(ctx, ctx.open(args.str(1).ok_or(CommandError::Syntax)?, true));
         let released = match key.kind() {
             Kind::Free => false,
             Kind::Lock(lock) => {
-                let (key, lock) = changes::find::adopt(ctx, key, lock);
                 let is_this = lock.token_is(token) && fence.is_none_or(|fence| lock.fence() == fence);
                 if is_this {
-                    free::lock(ctx, key, &lock, free::Cause::Release);
+                    free::lock(ctx, key, free::Cause::Release);
                 }
                 is_this
             }

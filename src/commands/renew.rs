@@ -3,7 +3,7 @@
 use super::error::CommandError;
 use super::options::{self, Options, Ttl, is};
 use super::spec::{Command, FENCE, KEY, KeyUse, Page, Spec, TOKEN, TTL};
-use crate::changes::{self, renew};
+use crate::changes::{find, renew};
 use crate::server::args::Args;
 use crate::server::clock;
 use crate::server::config::MAX_TTL_MS_DEFAULT;
@@ -79,15 +79,14 @@ impl Command for Renew {
             }
         };
         ctx.redact(2);
-        let key = ctx.open(args.str(1).ok_or(CommandError::Syntax)?, true);
+        let key = find::adopted(ctx, ctx.open(args.str(1).ok_or(CommandError::Syntax)?, true));
         let expires_at_ms = request.now.ms().saturating_add(request.ttl_ms);
         let renewed = match key.kind() {
             Kind::Free => false,
             Kind::Lock(lock) => {
-                let (key, lock) = changes::find::adopt(ctx, key, lock);
                 let is_this = lock.token_is(request.token) && request.fence.is_none_or(|fence| lock.fence() == fence);
                 if is_this {
-                    renew::lock(ctx, key, &lock, request.now.ms(), expires_at_ms);
+                    renew::lock(ctx, key, request.now.ms(), expires_at_ms);
                 }
                 is_this
             }

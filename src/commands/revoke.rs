@@ -9,7 +9,7 @@ use crate::server::acl::User;
 use crate::server::args::Args;
 use crate::server::ctx::Ctx;
 use crate::server::imports;
-use crate::server::key::{Key, Kind};
+use crate::server::key::Key;
 use crate::server::main_thread::state;
 use crate::server::string::OwnedStr;
 
@@ -77,10 +77,9 @@ fn revoke(ctx: Ctx<'_>, holder: &[u8], user: &User) -> i64 {
             continue;
         }
         let key = Key::look(ctx, name.as_str());
-        let Kind::Lock(found) = key.kind() else { continue };
         // What the registry says is verified, as for a list: any other lock under this name stays.
-        if found.is(&lock) {
-            free::lock(ctx, key, &lock, free::Cause::Revoke);
+        if key.lock().is_some_and(|found| found.is(&lock)) {
+            free::lock(ctx, key, free::Cause::Revoke);
             freed = freed.saturating_add(1);
         }
     }

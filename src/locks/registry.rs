@@ -162,8 +162,10 @@ impl Db {
 
     /// Forgets every lock, and the memory that many locks needed.
     fn clear(&mut self) {
-        self.by_key.clear();
-        self.by_holder.clear();
+        if !self.by_key.is_empty() {
+            self.by_key.clear();
+            self.by_holder.clear();
+        }
         for lock in self.fresh.drain(..).chain(self.dead.drain(..)) {
             forget(&lock);
         }

@@ -1,6 +1,6 @@
 //! An open key.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
 use std::ptr;
 
@@ -13,10 +13,10 @@ use super::{OK, lock_type};
 use crate::locks::lock::Lock;
 
 /// What lies under a key's name.
-pub enum Kind {
+pub enum Kind<'k> {
     /// Nothing, or something past its deadline.
     Free,
-    Lock(Lock),
+    Lock(Seen<'k>),
     /// A plain string: perhaps a lock made by SET NX PX.
     String,
     Other,
@@ -30,6 +30,8 @@ pub enum Kind {
 /// `Ctx::may_write` write.
 pub struct Key<'c> {
     raw: *mut RedisModuleKey,
+    /// The lock that lies here, or null: asked for once, since every command looks at it more than once.
+    value: *mut c_void,
     name: Str<'c>,
     ctx: PhantomData<Ctx<'c>>,
 }
@@ -47,7 +49,7 @@ impl<'c> Key<'c> {
         }
         // SAFETY: a live context and string; the handle is closed in `drop`, before the context ends.
         let raw = api!(RedisModule_OpenKey(ctx, name.raw(), mode)).unwrap_or(ptr::null_mut());
-        Self { raw, name, ctx: PhantomData }
+        Self { raw, value: Self::value_of(raw), name, ctx: PhantomData }
     }
 
     /// Opens a key that no command names: it does not count as use.
@@ -60,35 +62,33 @@ impl<'c> Key<'c> {
         self.name
     }
 
-    /// A look at the lock that lies here, if one does. It ends before the key is changed.
-    pub fn lock(&self) -> Option<Seen> {
-        if self.raw.is_null() {
-            return None;
+    fn value_of(raw: *mut RedisModuleKey) -> *mut c_void {
+        if raw.is_null() {
+            return ptr::null_mut();
         }
         // SAFETY: an open key.
-        let found = api!(RedisModule_ModuleTypeGetType(self.raw))?;
-        if found.is_null() || !lock_type::is_ours(found) {
-            return None;
+        match api!(RedisModule_ModuleTypeGetType(raw)) {
+            Some(found) if !found.is_null() && lock_type::is_ours(found) => {
+                // SAFETY: as above.
+                api!(RedisModule_ModuleTypeGetValue(raw)).unwrap_or(ptr::null_mut())
+            }
+            _ => ptr::null_mut(),
         }
-        // SAFETY: the value of an open key of our type is a pointer that `value::give` made.
-        let value = api!(RedisModule_ModuleTypeGetValue(self.raw))?;
-        if value.is_null() {
-            return None;
-        }
-        // SAFETY: the keyspace keeps it at least until this key is changed or closed.
-        Some(unsafe { Seen::new(value) })
+    }
+
+    /// A look at the lock that lies here, if one does.
+    pub fn lock(&self) -> Option<Seen<'_>> {
+        // SAFETY: the value of an open key of our type is a pointer that `value::give` made. The keyspace keeps it until the
+        // key is changed, which takes this `Key` as mutable, or closed. Nothing else runs meanwhile: whoever lets others
+        // run (events, calls) closes the key before.
+        (!self.value.is_null()).then(|| unsafe { Seen::new(self.value) })
     }
 
     /// What lies here.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> Kind<'_> {
         if let Some(seen) = self.lock() {
-            return Kind::Lock(seen.clone());
+            return Kind::Lock(seen);
         }
-        self.kind_without_lock()
-    }
-
-    /// What lies here, given that it is no lock.
-    pub fn kind_without_lock(&self) -> Kind {
         if self.raw.is_null() {
             return Kind::Free;
         }
@@ -142,7 +142,7 @@ impl<'c> Key<'c> {
         if self.raw.is_null() {
             return false;
         }
-        let replaces = self.lock().is_some();
+        let replaces = !self.value.is_null();
         let new = value::give(lock);
         let mut old = ptr::null_mut();
         let kind = lock_type::raw();
@@ -158,6 +158,7 @@ impl<'c> Key<'c> {
             drop(unsafe { value::take(new) });
             return false;
         }
+        self.value = new;
         if !old.is_null() {
             // SAFETY: the keyspace's share of the replaced lock, which it gave back.
             unsafe { value::take(old) }.set_gone();
@@ -167,6 +168,7 @@ impl<'c> Key<'c> {
 
     /// Deletes the key. No event, no replication: the caller's task.
     pub fn delete(&mut self) {
+        self.value = ptr::null_mut();
         lock_type::while_deleting(|| {
             // SAFETY: an open key.
             let _ = api!(RedisModule_DeleteKey(self.raw));
