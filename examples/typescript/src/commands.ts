@@ -61,32 +61,44 @@ export class Commands {
     return reply === null ? null : toInfo(reply);
   }
 
-  /** The locks of the database, in the order of their keys. */
+  /** The locks of the database, of all nodes of a cluster, in the order of their keys. */
   async list(options: { match?: string; holder?: string; after?: string; count?: number } = {}): Promise<LockInfo[]> {
     const args = ["PRLOCK.LIST"];
     if (options.match !== undefined) args.push("MATCH", options.match);
     if (options.holder !== undefined) args.push("HOLDER", options.holder);
     if (options.after !== undefined) args.push("AFTER", options.after);
     if (options.count !== undefined) args.push("COUNT", String(options.count));
-    return ((await this.call(args)) as Reply[]).map(toInfo);
+    const lists = (await this.callEverywhere(args)) as Reply[][];
+    if (lists.length === 1) return (lists[0] as Reply[]).map(toInfo);
+    return merge(lists.flat().map(toInfo)).slice(0, options.count);
   }
 
-  /** Frees all locks with this label, and says how many. */
+  /** Frees all locks with this label, on all nodes of a cluster, and says how many. */
   async revoke(holder: string): Promise<number> {
-    return Number(await this.call(["PRLOCK.REVOKE", holder]));
+    const counts = await this.callEverywhere(["PRLOCK.REVOKE", holder]);
+    return counts.reduce((sum: number, count) => sum + Number(count), 0);
   }
 
-  private async call(args: string[]): Promise<Reply> {
-    const command = args[0] as string;
+  private call(args: string[]): Promise<Reply> {
+    return this.answered(args[0] as string, this.connection.send(args));
+  }
+
+  /** A command that names no key acts on one node alone. */
+  private async callEverywhere(args: string[]): Promise<Reply[]> {
+    if (!this.connection.everywhere) return [await this.call(args)];
+    return this.answered(args[0] as string, this.connection.everywhere(args));
+  }
+
+  private async answered<T>(command: string, answer: Promise<T>): Promise<T> {
     const late = new Error(`no reply within ${this.replyMs} ms`);
-    let reply: Reply;
+    let reply: T | Error;
     try {
-      reply = await within(this.connection.send(args), this.replyMs, late);
+      reply = await within(answer, this.replyMs, late);
     } catch (error) {
       throw explain(command, error, this.connection.trouble());
     }
     if (reply === late) throw explain(command, late, this.connection.trouble());
-    return reply;
+    return reply as T;
   }
 }
 
@@ -136,4 +148,14 @@ function toInfo(reply: Reply): LockInfo {
     lingerMs: Number(map["linger-ms"]),
     waiters: Number(map["waiters"]),
   };
+}
+
+/** The lists of several nodes as one. A lock that moved from one to the other meanwhile may be in both. */
+function merge(locks: LockInfo[]): LockInfo[] {
+  const byKey = new Map<string, LockInfo>();
+  for (const lock of locks) {
+    const other = byKey.get(lock.key);
+    if (!other || other.fence < lock.fence) byKey.set(lock.key, lock);
+  }
+  return [...byKey.values()].sort((a, b) => Buffer.compare(Buffer.from(a.key), Buffer.from(b.key)));
 }

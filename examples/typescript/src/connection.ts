@@ -1,4 +1,4 @@
-// What the locks need from a client library. `fromIoredis` and `fromNodeRedis` make one of these.
+// What the locks need from a client library. `fromIoredis`, `fromNodeRedis` and the two for clusters make one of these.
 
 /** What a reply can be in RESP2 and RESP3, as either client library gives it. */
 export type Reply = unknown;
@@ -6,6 +6,8 @@ export type Reply = unknown;
 export interface Connection {
   /** Sends one command and gives its reply; rejects with the server's error or a lost connection. */
   send(args: string[]): Promise<Reply>;
+  /** A cluster's: sends one command, which names no key, to every primary. */
+  everywhere?(args: string[]): Promise<Reply[]>;
   /**
    * Another connection with the same address, user and database, for one call at a time that may wait. It has no
    * timeout for commands, and doesn't reconnect by itself: whoever waits on it wants to know at once that it broke.

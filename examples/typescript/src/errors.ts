@@ -96,7 +96,12 @@ const KNOWN: [RegExp, Code, boolean, string][] = [
     "The ACL user lacks a right. For keys that begin with 'locks:' the server's administrator gives it with: ACL SETUSER " +
       "<user> ~locks:* +prlock.claim +prlock.renew +prlock.release +prlock.revoke",
   ],
-  [/^(MOVED|ASK|CROSSSLOT)/, "CLUSTER", false, "This server is part of a cluster: use a cluster client."],
+  [
+    /^(MOVED|ASK|CROSSSLOT)/,
+    "CLUSTER",
+    false,
+    "This server is part of a cluster: give a cluster client to fromIoredisCluster or fromNodeRedisCluster.",
+  ],
   [/^WRONGTYPE/, "TYPE", false, "The key holds something else than a lock. Choose another key."],
   [/^OOM/, "MEMORY", false, "The server is at maxmemory and grants no new locks: free memory, or raise maxmemory."],
   [

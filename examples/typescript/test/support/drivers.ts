@@ -1,11 +1,19 @@
 // Every client library, major version and protocol that the example works with.
 
-import { Redis } from "ioredis";
-import { Redis as Redis5 } from "ioredis5";
-import { createClient } from "redis";
-import { createClient as createClient5 } from "redis5";
+import { Cluster, Redis } from "ioredis";
+import { Cluster as Cluster5, Redis as Redis5 } from "ioredis5";
+import { createClient, createCluster } from "redis";
+import { createClient as createClient5, createCluster as createCluster5 } from "redis5";
 
-import { fromIoredis, fromNodeRedis, type Connection, type IoredisClient, type NodeRedisClient } from "../../src/index.js";
+import {
+  fromIoredis,
+  fromIoredisCluster,
+  fromNodeRedis,
+  fromNodeRedisCluster,
+  type Connection,
+  type IoredisClient,
+  type NodeRedisClient,
+} from "../../src/index.js";
 
 export interface Login {
   port: number;
@@ -53,4 +61,49 @@ export const drivers: Driver[] = [
   nodeRedis("node-redis 6, RESP2", (options) => createClient({ ...options, RESP: 2 })),
   nodeRedis("node-redis 6, RESP3", (options) => createClient({ ...options, RESP: 3 })),
   nodeRedis("node-redis 5, RESP3", (options) => createClient5({ ...options, RESP: 3 })),
+];
+
+export interface ClusterDriver {
+  name: string;
+  /** Given the ports of some nodes. */
+  open(ports: number[]): Promise<Client>;
+}
+
+const hosts = (ports: number[]) => ports.map((port) => ({ host: "127.0.0.1", port }));
+const rootNodes = (ports: number[]) => ports.map((port) => ({ url: `redis://127.0.0.1:${port}` }));
+
+/** The same for clusters. */
+export const clusterDrivers: ClusterDriver[] = [
+  {
+    name: "ioredis 6 cluster",
+    async open(ports) {
+      const cluster = new Cluster(hosts(ports));
+      return { connection: fromIoredisCluster(cluster), close: () => cluster.disconnect() };
+    },
+  },
+  {
+    name: "ioredis 5 cluster",
+    async open(ports) {
+      const cluster = new Cluster5(hosts(ports));
+      return { connection: fromIoredisCluster(cluster), close: () => cluster.disconnect() };
+    },
+  },
+  {
+    name: "node-redis 6 cluster",
+    async open(ports) {
+      const cluster = createCluster({ rootNodes: rootNodes(ports) });
+      const connection = fromNodeRedisCluster(cluster);
+      await cluster.connect();
+      return { connection, close: () => cluster.destroy() };
+    },
+  },
+  {
+    name: "node-redis 5 cluster",
+    async open(ports) {
+      const cluster = createCluster5({ rootNodes: rootNodes(ports), RESP: 3 });
+      const connection = fromNodeRedisCluster(cluster);
+      await cluster.connect();
+      return { connection, close: () => cluster.destroy() };
+    },
+  },
 ];

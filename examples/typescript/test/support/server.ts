@@ -41,6 +41,7 @@ export interface ServerOptions {
 export class Server {
   private constructor(
     readonly port: number,
+    readonly args: string[],
     private readonly folder: string,
     private readonly process: ChildProcess,
     private readonly exited: Promise<unknown>,
@@ -55,10 +56,11 @@ export class Server {
       if (!existsSync(MODULE)) throw new Error(`${MODULE} is missing: run 'make build' in the project's folder`);
       args.push("--loadmodule", MODULE);
     }
-    const child = spawn(program(), [...args, ...(options.args ?? [])], { stdio: "ignore" });
+    args.push(...(options.args ?? []));
+    const child = spawn(program(), args, { stdio: "ignore" });
     const exited = new Promise((resolve) => child.once("exit", resolve));
     child.once("error", () => {});
-    const server = new Server(port, folder, child, exited);
+    const server = new Server(port, args, folder, child, exited);
     const until = Date.now() + 20_000;
     for (;;) {
       if (child.exitCode !== null || Date.now() > until) throw new Error(`the server did not start: ${server.log()}`);
@@ -97,6 +99,33 @@ export class Server {
     return new RegExp(`^${field}:(.*?)\r?$`, "m").exec(reply)?.[1];
   }
 
+  /** Moves the whole slot, with the locks in it, to the other node, whatever each client believes. */
+  async moveSlot(slot: number, target: Server): Promise<void> {
+    await this.beginToMoveSlot(slot, target);
+    const keys = [...(await this.raw(["CLUSTER", "GETKEYSINSLOT", String(slot), "1000"])).matchAll(/\$\d+\r\n(.*?)\r\n/g)];
+    for (const [, key] of keys) await this.moveKey(key as string, target);
+    const id = await target.nodeId();
+    for (const node of [target, this]) await node.ok("CLUSTER", "SETSLOT", String(slot), "NODE", id);
+  }
+
+  async beginToMoveSlot(slot: number, target: Server): Promise<void> {
+    await target.ok("CLUSTER", "SETSLOT", String(slot), "IMPORTING", await this.nodeId());
+    await this.ok("CLUSTER", "SETSLOT", String(slot), "MIGRATING", await target.nodeId());
+  }
+
+  async moveKey(key: string, target: Server): Promise<void> {
+    await this.ok("MIGRATE", "127.0.0.1", String(target.port), key, "0", "5000");
+  }
+
+  async nodeId(): Promise<string> {
+    return (await this.raw(["CLUSTER", "MYID"])).split("\r\n")[1] as string;
+  }
+
+  async ok(...args: string[]): Promise<void> {
+    const reply = await this.raw(args);
+    if (!reply.startsWith("+OK")) throw new Error(`${args.join(" ")}: ${reply}`);
+  }
+
   signal(signal: NodeJS.Signals): void {
     this.process.kill(signal);
   }
@@ -125,6 +154,31 @@ export function freePort(): Promise<number> {
       probe.close(() => resolve(port));
     });
   });
+}
+
+/** Nodes that share the slots of one cluster evenly, without replicas. */
+export async function startCluster(count: number): Promise<Server[]> {
+  const nodes: Server[] = [];
+  for (let node = 0; node < count; node++) {
+    const args = ["--cluster-enabled", "yes", "--cluster-port", String(await freePort()), "--cluster-node-timeout", "5000"];
+    nodes.push(await Server.start({ args }));
+  }
+  const [first] = nodes as [Server];
+  const bus = /--cluster-port (\d+)/;
+  const share = Math.ceil(16_384 / count);
+  for (const [index, node] of nodes.entries()) {
+    const last = Math.min(16_383, (index + 1) * share - 1);
+    await node.ok("CLUSTER", "ADDSLOTSRANGE", String(index * share), String(last));
+    const port = bus.exec(node.args.join(" "))?.[1] as string;
+    if (node !== first) await first.ok("CLUSTER", "MEET", "127.0.0.1", String(node.port), port);
+  }
+  for (const node of nodes) {
+    await until("the cluster serves", async () => {
+      const info = await node.raw(["CLUSTER", "INFO"]);
+      return info.includes("cluster_state:ok") && info.includes(`cluster_known_nodes:${count}`);
+    });
+  }
+  return nodes;
 }
 
 /** Waits until it is so; fails after ten seconds. */
