@@ -48,7 +48,7 @@ fn an_hour_back() {
     let server = server();
     let mut conn = server.conn();
     let first = conn.granted("PRLOCK.CLAIM k PX 60000 TOKEN t HOLDER h").fence;
-    let mut waiter = server.waiter(cmd("PRLOCK.CLAIM k PX 60000 BLOCK 300"));
+    let mut waiter = server.waiter(cmd("PRLOCK.CLAIM k PX 60000 BLOCK 2000"));
     jump(&server, &mut conn, -3_600);
     for lock in [conn.ok(("PRLOCK.INFO", "k")), items(&conn.ok(("PRLOCK.LIST",)))[0].clone()] {
         let lock = map(&lock);
@@ -72,7 +72,7 @@ fn an_hour_back() {
     assert_eq!(conn.int("PRLOCK.RELEASE k t2"), 1);
     assert!(crate::support::grant(&waiter.reply(PATIENCE).expect("a reply")).is_some());
     // And a deadline that passes by the new clock wakes the next one.
-    conn.granted("PRLOCK.CLAIM short PX 50 TOKEN t");
+    conn.granted("PRLOCK.CLAIM short PX 1500 TOKEN t");
     let mut waiter = server.waiter(cmd("PRLOCK.CLAIM short PX 60000 BLOCK 0"));
     assert!(crate::support::grant(&waiter.reply(PATIENCE).expect("a reply")).is_some());
 }

@@ -144,7 +144,7 @@ fn each_end_of_a_wait_has_its_own_field() {
     let mut ledger = Ledger::of(&server);
     ledger.after("PRLOCK.CLAIM k PX 600000 TOKEN t HOLDER h", "held+1 claims_granted+1");
 
-    ledger.waits("PRLOCK.CLAIM k PX 1000 BLOCK 30").reply(PATIENCE).expect("null");
+    ledger.waits("PRLOCK.CLAIM k PX 1000 BLOCK 2000").reply(PATIENCE).expect("null");
     ledger.moved("its time is up", "waiters-1 waits_timed_out+1");
 
     ledger.waits("PRLOCK.CLAIM k PX 1000 BLOCK 0").disconnect();

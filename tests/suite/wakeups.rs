@@ -121,7 +121,7 @@ fn a_plain_string_is_waited_for_like_a_lock() {
         "SET k other PX 20",
         "FLUSHALL",
     ] {
-        conn.ok(cmd("SET k old NX PX 200"));
+        conn.ok(cmd("SET k old NX PX 1500"));
         if ends != "PING" {
             conn.ok(cmd("PEXPIRE k 60000"));
         }
