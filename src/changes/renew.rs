@@ -7,7 +7,8 @@ use crate::server::main_thread::state;
 use crate::server::string::Str;
 
 /// Renews the lock under `key`; the caller has checked the token.
-pub fn lock(ctx: Ctx<'_>, mut key: Key<'_>, now_ms: i64, expires_at_ms: i64) {
+pub fn lock(ctx: Ctx<'_>, mut key: Key<'_>, now_ms: i64, ttl_ms: i64) {
+    let expires_at_ms = now_ms.saturating_add(ttl_ms);
     key.set_expires_at_ms(Some(expires_at_ms));
     if let Some(lock) = key.lock() {
         lock.renew(now_ms);
@@ -20,7 +21,8 @@ pub fn lock(ctx: Ctx<'_>, mut key: Key<'_>, now_ms: i64, expires_at_ms: i64) {
 }
 
 /// Does for a plain string what the usual compare-and-pexpire script does; the caller has compared.
-pub fn string(ctx: Ctx<'_>, mut key: Key<'_>, expires_at_ms: i64) {
+pub fn string(ctx: Ctx<'_>, mut key: Key<'_>, now_ms: i64, ttl_ms: i64) {
+    let expires_at_ms = now_ms.saturating_add(ttl_ms);
     key.set_expires_at_ms(Some(expires_at_ms));
     let name = key.name();
     drop(key);

@@ -182,7 +182,6 @@ struct Request<'a> {
     holder: Option<&'a [u8]>,
     conflict: Conflict,
     linger_ms: Option<i64>,
-    now: clock::Now,
 }
 
 impl<'a> Request<'a> {
@@ -213,16 +212,14 @@ impl<'a> Request<'a> {
             _ => return Err(CommandError::Syntax),
         };
         let linger_ms = linger.map(|ms| options::duration_ms(ms, CommandError::NegativeLinger)).transpose()?;
-        let now = clock::command();
         Ok(Self {
             key,
-            ttl_ms: ttl.ms(now.ms(), NAME)?,
+            ttl_ms: ttl.ms(NAME)?,
             token: token.map(|value| options::token(value.bytes)).transpose()?,
             token_index: token.map(|value| value.index),
             holder: holder.map(|value| options::holder(value.bytes)).transpose()?,
             conflict,
             linger_ms,
-            now,
         })
     }
 
@@ -235,7 +232,7 @@ impl<'a> Request<'a> {
         let mut name = None;
         let key = find::adopted(ctx, ctx.open(self.key, true));
         let lock = match key.kind() {
-            Kind::Free => grant::new(ctx, key, self.terms(ctx, &mut name), self.now, grant::Cause::Free)?,
+            Kind::Free => grant::new(ctx, key, self.terms(ctx, &mut name), clock::command(), grant::Cause::Free)?,
             Kind::Lock(lock) => {
                 let is_own = self.token.is_some_and(|token| lock.token_is(token));
                 let steals = match self.conflict {
@@ -244,15 +241,15 @@ impl<'a> Request<'a> {
                     Conflict::Refuse | Conflict::Block(_) => false,
                 };
                 if is_own {
-                    grant::again(ctx, key, self.terms(ctx, &mut name), self.now)?
+                    grant::again(ctx, key, self.terms(ctx, &mut name), clock::command())?
                 } else if steals {
-                    grant::new(ctx, key, self.terms(ctx, &mut name), self.now, grant::Cause::Steal)?
+                    grant::new(ctx, key, self.terms(ctx, &mut name), clock::command(), grant::Cause::Steal)?
                 } else {
                     return self.refuse(ctx, key);
                 }
             }
             Kind::String if self.conflict == Conflict::Steal => {
-                grant::new(ctx, key, self.terms(ctx, &mut name), self.now, grant::Cause::Steal)?
+                grant::new(ctx, key, self.terms(ctx, &mut name), clock::command(), grant::Cause::Steal)?
             }
             Kind::String => return self.refuse(ctx, key),
             Kind::Other => return Err(CommandError::WrongType),

@@ -4,7 +4,7 @@ use super::error::CommandError;
 use crate::locks::number::parse_i64;
 use crate::locks::token::{HOLDER_BYTES_MAX, TOKEN_BYTES};
 use crate::server::args::Args;
-use crate::server::config;
+use crate::server::{clock, config};
 
 /// A cursor over the arguments behind the fixed ones.
 pub struct Options<'a> {
@@ -43,7 +43,8 @@ impl<'a> Options<'a> {
 
 /// Whether an argument is this option's word, in any case.
 pub fn is(word: &[u8], option: &str) -> bool {
-    word.eq_ignore_ascii_case(option.as_bytes())
+    // As it is mostly written, it is compared at once and not letter by letter.
+    word == option.as_bytes() || word.eq_ignore_ascii_case(option.as_bytes())
 }
 
 /// A value as it was typed, and where.
@@ -71,6 +72,9 @@ pub fn duration_ms(value: Value<'_>, negative: CommandError) -> Result<i64, Comm
     if ms < 0 { Err(negative) } else { Ok(ms) }
 }
 
+/// A TTL that no clock of this age makes too long to store: Unix time is far below the other half.
+const SURELY_STORABLE_MS: i64 = i64::MAX / 2;
+
 /// The one of `EX seconds` and `PX milliseconds` that is given.
 #[derive(Clone, Copy, Debug)]
 pub struct Ttl<'a> {
@@ -88,13 +92,14 @@ impl<'a> Ttl<'a> {
         }
     }
 
-    /// The TTL in ms, such that `now_ms` plus it is a deadline that the server can store. `command` is for the error.
-    pub fn ms(self, now_ms: i64, command: &'static str) -> Result<i64, CommandError> {
+    /// The TTL in ms, such that now plus it is a deadline that the server can store. `command` is for the error.
+    pub fn ms(self, command: &'static str) -> Result<i64, CommandError> {
         let count = integer(self.value)?;
-        let invalid = CommandError::InvalidExpire(command);
-        let ttl_ms = count.checked_mul(self.unit_ms).filter(|ms| *ms > 0).ok_or(invalid.clone())?;
-        if ttl_ms.checked_add(now_ms).is_none() {
-            return Err(invalid);
+        let ttl_ms = count.checked_mul(self.unit_ms).filter(|ms| *ms > 0);
+        let ttl_ms = ttl_ms.ok_or(CommandError::InvalidExpire(command))?;
+        // The clock is asked only where it matters: a refusal needs none otherwise.
+        if ttl_ms > SURELY_STORABLE_MS && ttl_ms.checked_add(clock::command().ms()).is_none() {
+            return Err(CommandError::InvalidExpire(command));
         }
         match config::max_ttl_ms() {
             Some(cap_ms) if ttl_ms > cap_ms => Err(CommandError::AboveCap(command, cap_ms)),

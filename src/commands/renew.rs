@@ -80,20 +80,19 @@ impl Command for Renew {
         };
         ctx.redact(2);
         let key = find::adopted(ctx, ctx.open(args.str(1).ok_or(CommandError::Syntax)?, true));
-        let expires_at_ms = request.now.ms().saturating_add(request.ttl_ms);
         let renewed = match key.kind() {
             Kind::Free => false,
             Kind::Lock(lock) => {
                 let is_this = lock.token_is(request.token) && request.fence.is_none_or(|fence| lock.fence() == fence);
                 if is_this {
-                    renew::lock(ctx, key, request.now.ms(), expires_at_ms);
+                    renew::lock(ctx, key, clock::command().ms(), request.ttl_ms);
                 }
                 is_this
             }
             Kind::String => {
                 let is_this = request.fence.is_none() && key.string_is(ctx, request.token);
                 if is_this {
-                    renew::string(ctx, key, expires_at_ms);
+                    renew::string(ctx, key, clock::command().ms(), request.ttl_ms);
                 }
                 is_this
             }
@@ -112,7 +111,6 @@ struct Request<'a> {
     token: &'a [u8],
     ttl_ms: i64,
     fence: Option<u64>,
-    now: clock::Now,
 }
 
 impl<'a> Request<'a> {
@@ -129,8 +127,7 @@ impl<'a> Request<'a> {
         }
         let ttl = Ttl::one_of(ex, px)?;
         let fence = fence.map(options::fence).transpose()?;
-        let now = clock::command();
-        let ttl_ms = ttl.ms(now.ms(), NAME)?;
-        Ok(Self { token: options::token(args.bytes(2).unwrap_or_default())?, ttl_ms, fence, now })
+        let ttl_ms = ttl.ms(NAME)?;
+        Ok(Self { token: options::token(args.bytes(2).unwrap_or_default())?, ttl_ms, fence })
     }
 }
