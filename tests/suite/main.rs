@@ -40,6 +40,7 @@ mod tools;
 mod trouble;
 mod waiting;
 mod waiting_callers;
+mod waiting_connections;
 mod waiting_cost;
 mod waiting_paused;
 mod waiting_races;

@@ -1,6 +1,6 @@
 //! The setting `prlock.max-ttl-ms` and how the module is loaded. CASES 14 and 58.
 
-use crate::support::{Server, cmd, items, map, module_path, text};
+use crate::support::{Server, cmd, items, map, module_path, server_kind, text};
 
 const CLAIM_TTL: &str = "ERR invalid expire time in 'prlock.claim' command";
 
@@ -97,8 +97,7 @@ fn bad_settings_at_start_are_refused() {
 }
 
 /// CASES 58: at run time a bad argument is an error with no residue: the server lives, knows no command of the module,
-/// and loads it rightly afterwards. (Bad values behind LOADEX CONFIG leave a module with a data type loaded on Redis 7.0,
-/// which is the server's own fault; the arguments are checked before anything is registered.)
+/// and loads it rightly afterwards.
 #[test]
 fn a_bad_argument_at_run_time_leaves_nothing() {
     let server = Server::builder().without_module().start();
@@ -125,6 +124,36 @@ fn a_bad_argument_at_run_time_leaves_nothing() {
     conn.ok(("MODULE", "LOAD", &module, "max-ttl-ms", "9000"));
     assert_eq!(cap(&server), "9000");
     conn.granted("PRLOCK.CLAIM k PX 9000");
+}
+
+/// CASES 58: the same for settings that MODULE LOADEX gives, which the server hands to the module one by one.
+///
+/// A name that the module does not have is found by the server after the load, when it tries to unload the module and
+/// can't, because of its data type: Redis 7.0 keeps the module, with an error; Valkey ends (valkey-io/valkey#4630).
+#[test]
+fn bad_values_of_loadex_leave_nothing() {
+    let server = Server::builder().without_module().start();
+    let mut conn = server.conn();
+    let module = module_path().display().to_string();
+    for value in ["-1", "x", "1.5", "", "9223372036854775808"] {
+        let error = conn.err(("MODULE", "LOADEX", &module, "CONFIG", "prlock.max-ttl-ms", value));
+        assert!(error.starts_with("ERR"), "{value}: {error}");
+        assert_eq!(items(&conn.ok(cmd("COMMAND LIST FILTERBY MODULE prlock"))), [], "{value}");
+        assert!(map(&conn.ok(cmd("CONFIG GET prlock.*"))).is_empty(), "{value}");
+        conn.ok(cmd("SET k v"));
+        conn.ok(("FLUSHALL",));
+    }
+    if !server_kind().is_valkey() {
+        assert!(conn.err(("MODULE", "LOADEX", &module, "CONFIG", "prlock.nothing", "1")).starts_with("ERR"));
+    }
+    // Redis 7.0 has it now.
+    if conn.call(cmd("PRLOCK.INFO k")).is_err() {
+        let arguments = ("ARGS", "max-ttl-ms", "8000");
+        conn.ok(("MODULE", "LOADEX", &module, "CONFIG", "prlock.max-ttl-ms", "9000", arguments));
+        assert_eq!(cap(&server), "9000", "a setting wins over an argument");
+    }
+    conn.granted("PRLOCK.CLAIM k PX 5000");
+    assert_eq!(conn.listed(), ["k"]);
 }
 
 /// CASES 58: loading twice is an error, and the first one goes on as if nothing had been.
