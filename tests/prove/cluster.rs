@@ -29,8 +29,8 @@ pub fn cluster(run: &Run) -> String {
     routes(nodes, &ports);
 
     let mut rng = run.rng(0);
-    let far = Settings { prefix: "far-", ..Settings::default() };
-    let near = Settings { prefix: "near-", ttl_ms: (20, 400), clients: 4, ..Settings::default() };
+    let far = Settings { prefix: "far-".to_owned(), ..Settings::default() };
+    let near = Settings { prefix: "near-".to_owned(), ttl_ms: (20, 400), clients: 4, ..Settings::default() };
     let mut tally = Tally::default();
     let mut calls = 0;
     let mut before = [BTreeMap::new(), BTreeMap::new()];
@@ -278,7 +278,7 @@ fn hand_over(cluster: &Cluster, primary: &Server) {
 /// A primary ends without a word under load: its replica takes over, perhaps without the last grants, but with greater
 /// fences, and comes back as a replica.
 fn lose_a_primary(run: &Run, cluster: &Cluster, ports: &[u16]) -> String {
-    let settings = Settings { prefix: "lost-", ..Settings::default() };
+    let settings = Settings { prefix: "lost-".to_owned(), ..Settings::default() };
     let load = Load::start(run, u64::MAX, &settings, &target(ports));
     std::thread::sleep(Duration::from_millis(500));
     let slot = cluster.nodes[0].slot(&settings.key(0));

@@ -16,8 +16,8 @@ use crate::support::{Builder, Server};
 
 /// With `appendfsync always`, kill -9: after each start the locks are what the answers before it allow, and nothing less.
 pub fn always(run: &Run) -> String {
-    let far = Settings { prefix: "far-", ..Settings::default() };
-    let near = Settings { prefix: "near-", ttl_ms: (20, 400), ..Settings::default() };
+    let far = Settings { prefix: "far-".to_owned(), ..Settings::default() };
+    let near = Settings { prefix: "near-".to_owned(), ttl_ms: (20, 400), ..Settings::default() };
     let mut lives = [Life::new(far), Life::new(near)];
     let server = Server::builder().aof().start();
     let target = load::one_server(&server);

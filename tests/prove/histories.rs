@@ -8,18 +8,24 @@ use std::time::Duration;
 
 use rand::RngExt as _;
 use rand::rngs::StdRng;
+use rand::seq::IndexedRandom as _;
 
 use crate::call::{Attempt, now_us};
 use crate::history::{self, rules};
 use crate::load::{self, Load, Settings};
 use crate::run::Run;
 use crate::support::{Server, compile_c, text};
+use crate::worker::{Record, Worker};
 
 const ROUND: Duration = Duration::from_millis(1_200);
+/// Client processes beside the prover's own clients, and the clients in each.
+const WORKERS: u32 = 2;
+const WORKERS_CLIENTS: usize = 3;
 
 /// Every fault but those of the clock.
 pub fn faults(run: &Run) -> String {
     let server = Server::start();
+    let mut workers: Vec<Worker> = (1..=WORKERS).map(|number| Worker::of_this_program(server.port(), number)).collect();
     let (mut rounds, mut faults, mut calls, mut all, mut pairs) = (0, Faults::default(), 0, Vec::new(), 0);
     while run.goes_on() {
         rounds += 1;
@@ -27,7 +33,7 @@ pub fn faults(run: &Run) -> String {
         server.conn().ok(("FLUSHALL",));
         let far = rng.random();
         let settings = Settings {
-            clients: 10,
+            clients: 6,
             keys: 3,
             ttl_ms: if far { (600_000, 900_000) } else { (10, 400) },
             block_ms: 400,
@@ -37,13 +43,23 @@ pub fn faults(run: &Run) -> String {
         };
         let watch = Watch::start(&server, &faults.pause_marks);
         let load = Load::start(run, rounds, &settings, &load::one_server(&server));
+        for worker in &mut workers {
+            worker.begin(rng.random(), vec![Settings { clients: WORKERS_CLIENTS, ..settings.clone() }]);
+        }
         let start = std::time::Instant::now();
         while start.elapsed() < ROUND {
-            faults.one(&server, &mut rng);
+            faults.one(&server, &workers, &mut rng);
             std::thread::sleep(Duration::from_millis(rng.random_range(0..200)));
         }
         load.tell_to_stop();
+        workers.iter_mut().for_each(Worker::tell_to_stop);
         let mut seen = load.finish();
+        for worker in &mut workers {
+            seen.extend(worker.finish().into_iter().filter_map(|record| match record {
+                Record::Call { call, .. } => Some(call),
+                Record::Section(_) => None,
+            }));
+        }
         let waited = watch.finish();
         seen.extend(load::audit(server.port(), &settings));
         calls += history::check(&seen, &BTreeMap::new());
@@ -61,7 +77,8 @@ pub fn faults(run: &Run) -> String {
 /// What was done to the server and its clients.
 #[derive(Debug, Default)]
 struct Faults {
-    stops: u64,
+    server_stops: u64,
+    client_stops: u64,
     kills: u64,
     pauses: u64,
     unblocks: u64,
@@ -70,13 +87,22 @@ struct Faults {
 }
 
 impl Faults {
-    fn one(&mut self, server: &Server, rng: &mut StdRng) {
-        match rng.random_range(0..4) {
+    fn one(&mut self, server: &Server, workers: &[Worker], rng: &mut StdRng) {
+        match rng.random_range(0..6) {
             0 => {
                 server.sigstop();
                 std::thread::sleep(Duration::from_millis(rng.random_range(1..200)));
                 server.sigcont();
-                self.stops += 1;
+                self.server_stops += 1;
+            }
+            4 | 5 => {
+                // Whatever its clients are at: before a call, behind it, or while it waits and is granted. Half of the
+                // stops are longer than their deadlines, if those are near.
+                let worker = workers.choose(rng).expect("a worker");
+                worker.sigstop();
+                std::thread::sleep(Duration::from_millis(rng.random_range(1..800)));
+                worker.sigcont();
+                self.client_stops += 1;
             }
             1 => {
                 // A third of the connections, those that wait among them.

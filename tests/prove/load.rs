@@ -9,6 +9,7 @@ use std::time::Duration;
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 use redis::{Cmd, Value};
+use serde::{Deserialize, Serialize};
 
 use crate::call::{Answer, Ask, Attempt, Call, Mode, now_us};
 use crate::link::{Direct, Link, Reply};
@@ -22,13 +23,18 @@ const STALL: Duration = Duration::from_millis(500);
 
 static LAST_ATTEMPT: AtomicU32 = AtomicU32::new(0);
 
+/// In a process that another one started: numbers its attempts from here on, apart from all others.
+pub fn number_attempts_from(first: Attempt) {
+    LAST_ATTEMPT.store(first, Relaxed);
+}
+
 /// What the clients do.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Settings {
     pub clients: usize,
     pub keys: usize,
     /// Before the number of a key.
-    pub prefix: &'static str,
+    pub prefix: String,
     /// TTLs are between these.
     pub ttl_ms: (u64, u64),
     /// The longest wait.
@@ -49,7 +55,7 @@ impl Default for Settings {
         Self {
             clients: 8,
             keys: 4,
-            prefix: "k",
+            prefix: "k".to_owned(),
             ttl_ms: (10 * minutes, 20 * minutes),
             block_ms: 100,
             steals_percent: 5,
@@ -76,7 +82,11 @@ pub type Target = Arc<dyn Fn(usize) -> Box<dyn Link> + Send + Sync>;
 
 /// One server on one port for ever.
 pub fn one_server(server: &Server) -> Target {
-    let port = server.port();
+    on_port(server.port())
+}
+
+/// Whoever answers on that port.
+pub fn on_port(port: u16) -> Target {
     Arc::new(move |_| Box::new(Direct::new(move || port)))
 }
 

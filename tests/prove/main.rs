@@ -19,6 +19,7 @@ mod load;
 mod run;
 mod soak;
 mod unrelated;
+mod worker;
 
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
@@ -51,6 +52,16 @@ const PARTS: &[Part] = &[
 ];
 
 fn main() -> ExitCode {
+    let all: Vec<String> = std::env::args().skip(1).collect();
+    if all.first().is_some_and(|argument| argument == worker::ARGUMENT) {
+        return match worker::work(&all[1..]) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                eprintln!("{why}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let (seconds, names) = match arguments() {
         Ok(arguments) => arguments,
         Err(why) => {

@@ -25,6 +25,11 @@ impl Run {
             Ok(text) => text.trim().parse().unwrap_or_else(|_| panic!("PRLOCK_SEED is no number: {text:?}")),
             Err(_) => rand::random(),
         };
+        Self::seeded(part, time, seed)
+    }
+
+    /// With another's seed.
+    pub fn seeded(part: &'static str, time: Duration, seed: u64) -> Self {
         let start = Instant::now();
         Self { part, start, time, seed, told: Cell::new(start) }
     }
