@@ -1,7 +1,8 @@
 //! Redis Cluster: three primaries and three replicas, made by redis-cli, under load of clients that follow redirections,
-//! while slots move, primaries hand over, and one is lost. At no time has a lock two holders.
+//! in Rust and in TypeScript, while slots move, primaries hand over, and one is lost. At no time has a lock two holders.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,14 +20,22 @@ use crate::support::{
     Builder, Cluster, PATIENCE, Server, bytes, int, items, map, server_kind, slot_owner, text, wait_until,
 };
 
+use crate::worker::{Record, Section, Worker};
+
 /// Locks that are held all through, to be moved and listed.
 const KEPT: usize = 60;
+/// The client libraries of TypeScript, each in a process of its own, and its clients for each of the loads.
+const LIBRARIES: [&str; 2] = ["ioredis 6 cluster", "node-redis 6 cluster"];
+const LIBRARIES_CLIENTS: usize = 2;
+/// By so much a holder may think longer that it holds the lock than the server does, which counts in ms.
+const SLACK_US: u64 = 3_000;
 
 pub fn cluster(run: &Run) -> String {
     let cluster = make();
     let nodes = &cluster.nodes;
     let ports: Vec<u16> = nodes.iter().map(Server::port).collect();
     routes(nodes, &ports);
+    let mut typescript = Typescript::start(&ports);
 
     let mut rng = run.rng(0);
     let far = Settings { prefix: "far-".to_owned(), ..Settings::default() };
@@ -41,12 +50,14 @@ pub fn cluster(run: &Run) -> String {
         let loads = [&far, &near].map(|settings| Load::start(run, round, settings, &target));
         let keys: Vec<String> =
             (0..far.keys).map(|key| far.key(key)).chain((0..near.keys).map(|key| near.key(key))).collect();
+        typescript.begin(&mut rng, &[&far, &near]);
         for _ in 0..3 {
             disturb(&cluster, &keys, &mut rng, &mut tally);
             std::thread::sleep(Duration::from_millis(rng.random_range(0..100)));
         }
         loads.iter().for_each(Load::tell_to_stop);
-        let seen = loads.map(Load::finish);
+        let mut seen = loads.map(Load::finish);
+        typescript.finish(&mut seen);
         for ((settings, mut seen), before) in [&far, &near].into_iter().zip(seen).zip(&mut before) {
             let looks = looks(&ports, settings);
             seen.extend(looks.iter().cloned());
@@ -59,10 +70,84 @@ pub fn cluster(run: &Run) -> String {
         run.progress(|| format!("{tally:?}, {calls} calls"));
     }
     let grants = rules::fences_rise(&all);
-    let lost = lose_a_primary(run, &cluster, &ports);
+    let shares = typescript.shares();
+    let lost = lose_a_primary(run, &cluster, &ports, &mut typescript);
     format!(
-        "{tally:?}; {calls} calls explained by one lock each, wherever it was; {grants} fences rise; LIST and REVOKE saw each of {KEPT} locks once; {lost}"
+        "{tally:?}; {calls} calls explained by one lock each, wherever it was, {shares}; {grants} fences rise; LIST and REVOKE saw each of {KEPT} locks once; {lost}"
     )
+}
+
+/// Clients in TypeScript, whose calls are checked together with the others, and who work under locks as applications do.
+struct Typescript {
+    workers: Vec<Worker>,
+    answered: [usize; LIBRARIES.len()],
+    sections: usize,
+}
+
+impl Typescript {
+    fn start(ports: &[u16]) -> Self {
+        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/typescript/dist/test/prove.js");
+        assert!(program.exists(), "the clients in TypeScript are not built: run scripts/build-typescript");
+        let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+        let start = |(library, number)| {
+            let mut node = Command::new("node");
+            node.arg(&program).arg(library).arg(ports.join(","));
+            Worker::start(node, number)
+        };
+        let workers = LIBRARIES.into_iter().zip(1..).map(start).collect();
+        Self { workers, answered: [0; LIBRARIES.len()], sections: 0 }
+    }
+
+    fn begin(&mut self, rng: &mut StdRng, loads: &[&Settings]) {
+        for worker in &mut self.workers {
+            let with_few_clients = |load: &&Settings| Settings { clients: LIBRARIES_CLIENTS, ..(*load).clone() };
+            worker.begin(rng.random(), loads.iter().map(with_few_clients).collect());
+        }
+    }
+
+    /// Adds their calls to those of each load, and returns what they did under locks.
+    #[track_caller]
+    fn stop(&mut self, seen: &mut [Vec<Call>]) -> Vec<Section> {
+        let mut sections = Vec::new();
+        self.workers.iter_mut().for_each(Worker::tell_to_stop);
+        for (worker, answered) in self.workers.iter_mut().zip(&mut self.answered) {
+            for record in worker.finish() {
+                match record {
+                    Record::Call { load, call } => {
+                        *answered += usize::from(call.answer != Answer::Lost);
+                        seen[load].push(call);
+                    }
+                    Record::Section(section) => sections.push(section),
+                }
+            }
+        }
+        sections
+    }
+
+    /// The same, and no two of them held one lock at a time.
+    #[track_caller]
+    fn finish(&mut self, seen: &mut [Vec<Call>]) {
+        let mut sections = self.stop(seen);
+        self.sections += sections.len();
+        sections.sort_by(|one, other| (&one.key, one.enter_us).cmp(&(&other.key, other.enter_us)));
+        for pair in sections.windows(2).filter(|pair| pair[0].key == pair[1].key) {
+            let [first, second] = pair else { unreachable!("windows of two") };
+            assert!(first.leave_us < second.enter_us + SLACK_US, "two holders at once: {first:?} and {second:?}");
+            assert!(first.fence < second.fence, "the later holder has the lower fence: {first:?} and {second:?}");
+        }
+    }
+
+    /// What each library has contributed.
+    #[track_caller]
+    fn shares(&self) -> String {
+        let share = |(library, answered): (&str, &usize)| {
+            assert!(*answered > 0, "{library} got no answer at all");
+            format!("{answered} answers through {library}")
+        };
+        let shares: Vec<String> = LIBRARIES.into_iter().zip(&self.answered).map(share).collect();
+        assert!(self.sections > 0, "nobody in TypeScript ever held a lock");
+        format!("{}, and {} sections under its locks never two at a time", shares.join(", "), self.sections)
+    }
 }
 
 /// What was done.
@@ -276,10 +361,12 @@ fn hand_over(cluster: &Cluster, primary: &Server) {
 }
 
 /// A primary ends without a word under load: its replica takes over, perhaps without the last grants, but with greater
-/// fences, and comes back as a replica.
-fn lose_a_primary(run: &Run, cluster: &Cluster, ports: &[u16]) -> String {
+/// fences, and comes back as a replica. All clients find the new primary.
+fn lose_a_primary(run: &Run, cluster: &Cluster, ports: &[u16], typescript: &mut Typescript) -> String {
     let settings = Settings { prefix: "lost-".to_owned(), ..Settings::default() };
     let load = Load::start(run, u64::MAX, &settings, &target(ports));
+    let mut rng = run.rng(u64::MAX);
+    typescript.begin(&mut rng, &[&settings]);
     std::thread::sleep(Duration::from_millis(500));
     let slot = cluster.nodes[0].slot(&settings.key(0));
     let primary = cluster.owner(slot);
@@ -293,12 +380,21 @@ fn lose_a_primary(run: &Run, cluster: &Cluster, ports: &[u16]) -> String {
     std::thread::sleep(Duration::from_millis(500));
     primary.restart();
     cluster.wait_ready();
-    let calls = load.finish();
+    let mut calls = [load.finish()];
+    typescript.stop(&mut calls);
+    let [calls] = calls;
     let mut grants = 0;
     for key in 0..settings.keys {
         let of_key: Vec<Call> = calls.iter().filter(|call| call.key == key).cloned().collect();
         grants += rules::fences_rise(&of_key);
     }
     kept_are_listed_once(cluster);
-    format!("a primary lost: {grants} fences rise from key to key, and every kept lock is there")
+    typescript.answered = [0; LIBRARIES.len()];
+    wait_until("all clients in TypeScript to be answered by the new primary", PATIENCE, || {
+        typescript.begin(&mut rng, &[&Settings { keys: 1, ..settings.clone() }]);
+        std::thread::sleep(Duration::from_millis(200));
+        typescript.finish(&mut [Vec::new()]);
+        typescript.answered.iter().all(|answered| *answered > 0).then_some(())
+    });
+    format!("a primary lost: {grants} fences rise from key to key, every kept lock is there, and all find the new one")
 }
