@@ -6,12 +6,13 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 # For `make run`.
 PORT ?= 6379
-# For `make test` and `make test-servers`: only tests with this in their name. For `make bench`: only these parts.
+# For `make test`, `make test-servers` and `make memcheck`: only tests with this in their name. For `make bench`: only these
+# parts.
 ONLY ?=
 # For `make test-clients`: only these of python, rust, typescript and top.
 LANGUAGES ?=
-# For `make bench`: the server (redis7, redis8, valkey8 or valkey9); how many rounds count; whether to renew the tables
-# and the picture in docs; whether to count instructions as well.
+# For `make bench` and `make memcheck`: the server (redis7, redis8, valkey8 or valkey9). For `make bench`: how many rounds
+# count; whether to renew the tables and the picture in docs; whether to count instructions as well.
 SERVER ?= redis7
 ROUNDS ?=
 WRITE ?=
@@ -22,7 +23,7 @@ PART ?=
 ON ?= redis7 redis8 valkey8 valkey9
 
 .DEFAULT_GOAL := help
-.PHONY: help run build deps test test-servers test-clients prove servers cluster cluster-stop fuzz bench docs fmt lint clean
+.PHONY: help run build deps test test-servers test-clients prove memcheck servers cluster cluster-stop fuzz bench docs fmt lint clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +60,10 @@ test-clients: build ## Run the tests of the examples, each with its own tools (L
 prove: build servers ## Crash, fail over, fuzz and check histories, each for a minute (SECONDS=600 PART=crash ON=valkey9)
 	@scripts/install-deps prove
 	@scripts/prove $(SECONDS) $(ON) -- $(PART)
+
+memcheck: build ## Run the server tests with the servers under valgrind, half an hour (SERVER=redis7 ONLY=linger)
+	@scripts/install-deps memcheck
+	@scripts/memcheck $(SERVER) -- $(ONLY)
 
 fuzz: ## Fuzz what reads bytes from outside, guided by coverage, each for a minute (SECONDS=600)
 	@scripts/fuzz $(SECONDS)

@@ -32,6 +32,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     match load(ctx, &unsafe { Args::new(argv, argc) }) {
         Ok(()) => OK,
         Err(why) => {
+            timer::stop();
             log(Level::Warning, why);
             ERR
         }

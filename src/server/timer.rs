@@ -17,13 +17,22 @@ static DUE_MS: AtomicI64 = AtomicI64::new(0);
 
 /// Makes the detached context. Called once, at load.
 pub(super) fn start(ctx: *mut RedisModuleCtx) {
-    // SAFETY: a live context; the new one lives as long as the server.
+    // SAFETY: a live context; the new one lives as long as the server, or until `stop`.
     DETACHED.store(api!(RedisModule_GetDetachedThreadSafeContext(ctx)).unwrap_or(ptr::null_mut()), Relaxed);
+}
+
+/// Gives the detached context back, after a load that was refused.
+pub(super) fn stop() {
+    let ctx = DETACHED.swap(ptr::null_mut(), Relaxed);
+    if !ctx.is_null() {
+        // SAFETY: made by `start`, given back once, and no timer was armed.
+        let _ = api!(RedisModule_FreeThreadSafeContext(ctx));
+    }
 }
 
 /// A context without a client, for questions and timers; it must not write.
 pub fn detached() -> Ctx<'static> {
-    // SAFETY: made at load and never given back.
+    // SAFETY: made at load and not given back while the module is loaded.
     unsafe { Ctx::new(DETACHED.load(Relaxed)) }
 }
 

@@ -283,18 +283,18 @@ fn what_is_gone_does_not_linger() {
 #[test]
 fn a_restart_forgets_the_binding_and_a_renewal_brings_it_back() {
     let server = Server::builder().aof().start();
-    let first = holder(&server, "PRLOCK.CLAIM k PX 600000 TOKEN t LINGER 5000");
+    let first = holder(&server, "PRLOCK.CLAIM k PX 600000 TOKEN t LINGER 60000");
     server.restart();
     drop(first);
     let mut conn = server.conn();
     assert_uncut(&mut conn, "k");
-    assert_eq!((server.stat("linger_bound"), conn.lock_number("k", "linger-ms")), (0, 5_000));
+    assert_eq!((server.stat("linger_bound"), conn.lock_number("k", "linger-ms")), (0, 60_000));
     let mut second = server.raw();
     let id = second.id();
     second.call(cmd("PRLOCK.RENEW k t PX 600000")).expect("a reply");
     assert_eq!(server.stat("linger_bound"), 1);
     close(&server, (second, id));
-    assert_cut(&mut conn, "k", 5_000);
+    assert_cut(&mut conn, "k", 60_000);
     // What it was cut to lasts over the next restart.
     let deadline = conn.int("PEXPIRETIME k");
     server.restart();

@@ -156,6 +156,24 @@ fn bad_values_of_loadex_leave_nothing() {
     assert_eq!(conn.listed(), ["k"]);
 }
 
+/// A load that is refused late, when the module has made itself a context already, gives that back.
+#[test]
+fn a_refused_load_costs_no_memory() {
+    let server = Server::builder().without_module().start();
+    let mut conn = server.conn();
+    let module = module_path().display().to_string();
+    let mut used_bytes_after = |loads: u32| {
+        for _ in 0..loads {
+            conn.err(("MODULE", "LOADEX", &module, "CONFIG", "prlock.max-ttl-ms", "-1"));
+        }
+        server.info_number("used_memory")
+    };
+    let before = used_bytes_after(3);
+    let grown = used_bytes_after(30) - before;
+    // The server itself forgets the data type each time, a few hundred bytes.
+    assert!(grown < 30 * 3_000, "{grown} bytes in thirty refused loads");
+}
+
 /// CASES 58: loading twice is an error, and the first one goes on as if nothing had been.
 #[test]
 fn loading_twice_is_an_error() {

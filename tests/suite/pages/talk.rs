@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
 use super::page::{self, Block, Line, Page};
-use crate::support::{PATIENCE, Server, wait_until};
+use crate::support::{PATIENCE, Server, stretched, wait_until};
 
 /// How far a time in a reply may lie from the one on the page, in ms.
 const TIME_LEEWAY_MS: u64 = 60_000;
@@ -79,7 +79,8 @@ impl<'s> Talk<'s> {
     fn expect(&mut self, client: &str, typed: &str, due: &[&str], place: &str) {
         let is_time = ["TTL", "PTTL"].contains(&typed.split(' ').next().unwrap_or_default());
         let client = self.clients.get_mut(client).unwrap_or_else(|| panic!("{place}: who is {client}?"));
-        let got = client.reply(due.len(), place);
+        let mut got = client.reply(due.len(), place);
+        got.retain(|line| !is_pause(line));
         let mut rest = got.iter();
         let mut before = "";
         let mut may_skip = false;
@@ -136,7 +137,7 @@ impl Client {
         let end = self.mark();
         let mut lines = Vec::new();
         while !self.subscribed || lines.len() < due {
-            let line = self.output.recv_timeout(PATIENCE).unwrap_or_else(|why| {
+            let line = self.output.recv_timeout(stretched(PATIENCE)).unwrap_or_else(|why| {
                 panic!("{place}: {why} behind\n{}", lines.join("\n"));
             });
             if line.contains(&end) {
@@ -173,6 +174,12 @@ fn redis_cli(server: &Server) -> Command {
     let mut command = Command::new("redis-cli");
     command.args(["-p", &server.port().to_string()]);
     command
+}
+
+/// Whether it is how long the reply took, as redis-cli adds it to slow ones: `(0.58s)`.
+fn is_pause(line: &str) -> bool {
+    let seconds = line.strip_prefix('(').and_then(|rest| rest.strip_suffix("s)"));
+    seconds.is_some_and(|seconds| seconds.parse::<f64>().is_ok())
 }
 
 /// Whether a line of a reply is the one on the page, but for what a clock or chance decides.

@@ -6,6 +6,7 @@ use redis::{
     ConnectionAddr, ConnectionLike, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, ToRedisArgs, Value,
 };
 
+use super::memcheck::stretched;
 use super::raw::pack;
 use super::resp::error_text;
 use super::wait::PATIENCE;
@@ -20,9 +21,10 @@ impl Conn {
         let address = ConnectionAddr::Tcp("127.0.0.1".to_owned(), port);
         // Without the library's name: Redis 7.0 would count an unknown command.
         let info = address.into_connection_info()?.set_redis_settings(settings.set_skip_set_lib_name());
-        let inner = redis::Client::open(info)?.get_connection_with_timeout(PATIENCE)?;
-        inner.set_read_timeout(Some(PATIENCE))?;
-        inner.set_write_timeout(Some(PATIENCE))?;
+        let patience = stretched(PATIENCE);
+        let inner = redis::Client::open(info)?.get_connection_with_timeout(patience)?;
+        inner.set_read_timeout(Some(patience))?;
+        inner.set_write_timeout(Some(patience))?;
         Ok(Self { inner })
     }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use redis::{ToRedisArgs, Value};
 
+use super::memcheck::stretched;
 use super::resp::{error_text, frame_len, line_len};
 use super::wait::PATIENCE;
 
@@ -37,7 +38,7 @@ impl Raw {
     pub fn connect(port: u16) -> Self {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connect to the server");
         stream.set_nodelay(true).expect("set TCP_NODELAY");
-        let write_timeout = Some(PATIENCE);
+        let write_timeout = Some(stretched(PATIENCE));
         stream.set_write_timeout(write_timeout).expect("set the write timeout");
         Self { stream, buffer: Vec::new() }
     }
@@ -95,7 +96,7 @@ impl Raw {
     /// Waits until the server has closed this connection, dropping what it sends before.
     #[track_caller]
     pub fn wait_closed(&mut self, timeout: Duration) {
-        let deadline = Instant::now() + timeout;
+        let deadline = Instant::now() + stretched(timeout);
         loop {
             self.buffer.clear();
             match self.fill(deadline) {
@@ -155,7 +156,7 @@ impl Raw {
 
     /// Takes as many bytes as `length` says, once it says so.
     fn take_when(&mut self, timeout: Duration, length: impl Fn(&[u8]) -> Option<usize>) -> Result<Vec<u8>, Missing> {
-        let deadline = Instant::now() + timeout;
+        let deadline = Instant::now() + stretched(timeout);
         loop {
             if let Some(length) = length(&self.buffer) {
                 return Ok(self.buffer.drain(..length).collect());
