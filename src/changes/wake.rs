@@ -4,10 +4,11 @@ use std::ffi::CStr;
 use std::rc::Rc;
 
 use super::grant::{self, Cause};
-use crate::commands::error::CommandError;
+use crate::commands::{self, error::CommandError};
 use crate::locks::Bytes;
 use crate::locks::outcome::{Granted, Outcome};
 use crate::locks::queue::{WaiterId, Wish};
+use crate::server::acl;
 use crate::server::blocking;
 use crate::server::clock;
 use crate::server::ctx::Ctx;
@@ -22,6 +23,8 @@ pub const DEMOTED: &CStr =
 /// The wait ended because this node does not serve the key (any more). Cluster clients try such a command again, and are
 /// then told where the key is.
 const MOVED_AWAY: &CStr = c"TRYAGAIN the key's slot is being moved to, or is served by, another node";
+/// The wait ended because the client's user has lost the right to the command or the key.
+const NO_RIGHT: &CStr = c"NOPERM this user may not claim this key any more";
 const WRONG_TYPE: &CStr = c"WRONGTYPE Operation against a key holding the wrong kind of value";
 
 /// Longest sleep, in ms, while somebody waits: keys can change without a sign (PEXPIRE, DEL of a plain string).
@@ -78,7 +81,7 @@ pub fn arm() {
 /// Gives the lock under `key` to the first who waits for it, in place of its owner. False if nobody waits.
 pub fn hand_on(ctx: Ctx<'_>, key: Key<'_>) -> bool {
     let (db, name) = (ctx.db(), key.name());
-    let Some((id, wish)) = head(db, name.bytes()) else { return false };
+    let Some((id, wish)) = heir(db, name) else { return false };
     match grant::new(ctx, key, wish.terms(), clock::wall(), Cause::Wait) {
         Ok(lock) => {
             let granted = Granted::new(db, &lock);
@@ -105,7 +108,9 @@ pub fn serve(ctx: Ctx<'_>, db: i32, key: &[u8]) {
 }
 
 fn serve_selected(ctx: Ctx<'_>, db: i32, key: &[u8], name: &OwnedStr) {
-    let Some((id, wish)) = head(db, key) else { return };
+    if !state(|state| state.waiting.has(db, key)) {
+        return;
+    }
     if !ctx.serves(name.as_str()) {
         fail(db, key, MOVED_AWAY);
         return;
@@ -113,6 +118,7 @@ fn serve_selected(ctx: Ctx<'_>, db: i32, key: &[u8], name: &OwnedStr) {
     let open = super::find::adopted(ctx, Key::look(ctx, name.as_str()));
     match open.kind() {
         Kind::Free => {
+            let Some((id, wish)) = heir(db, name.as_str()) else { return };
             if let Ok(lock) = grant::new(ctx, open, wish.terms(), clock::wall(), Cause::Wait) {
                 let granted = Granted::new(db, &lock);
                 deliver(id, &granted);
@@ -137,8 +143,21 @@ fn wake_at(db: i32, key: &[u8], lapses_at_ms: Option<i64>) {
     state(|state| state.waiting.set_wake(db, key, lapses_at_ms.map(|at_ms| at_ms.saturating_add(1))));
 }
 
-fn head(db: i32, key: &[u8]) -> Option<(WaiterId, Wish)> {
-    state(|state| state.waiting.head(db, key).map(|(id, waiter)| (id, waiter.wish.clone())))
+/// Who is to get the lock under `key`: the first who waits for it and still may claim it, as the server asks again before
+/// it serves its own blocking commands (7.2 and later). The wait of those who may not ends here.
+fn heir(db: i32, key: Str<'_>) -> Option<(WaiterId, Wish)> {
+    loop {
+        let (id, wish) =
+            state(|state| state.waiting.head(db, key.bytes()).map(|(id, waiter)| (id, waiter.wish.clone())))?;
+        if may_claim(&wish, key) {
+            return Some((id, wish));
+        }
+        fail_all(&[id], NO_RIGHT);
+    }
+}
+
+fn may_claim(wish: &Wish, key: Str<'_>) -> bool {
+    wish.user.as_deref().is_none_or(|user| acl::may_run(user, commands::CLAIM, key))
 }
 
 /// Answers everybody who waits with the token that holds the lock: it is a claim sent again, and must not be refused by
@@ -157,6 +176,10 @@ fn serve_twins(ctx: Ctx<'_>, db: i32, key: &[u8], granted: &Rc<Granted>) {
         });
         let Some((id, wish)) = twin else { return };
         let name = OwnedStr::new(key);
+        if !may_claim(&wish, name.as_str()) {
+            fail_all(&[id], NO_RIGHT);
+            continue;
+        }
         let open = Key::look(ctx, name.as_str());
         if !open.lock().is_some_and(|found| found.is(&held)) {
             return;

@@ -12,6 +12,7 @@ use crate::changes::{find, grant, wake};
 use crate::locks::Bytes;
 use crate::locks::lock::Lock;
 use crate::locks::queue::Terms;
+use crate::server::acl;
 use crate::server::args::Args;
 use crate::server::clock;
 use crate::server::config::MAX_TTL_MS_DEFAULT;
@@ -27,7 +28,7 @@ const NAME: &str = "prlock.claim";
 
 impl Command for Claim {
     const SPEC: Spec = Spec {
-        name: c"PRLOCK.CLAIM",
+        name: super::CLAIM,
         flags: c"write deny-oom blocking",
         acl: c"write slow blocking prlock",
         arity: -4,
@@ -124,7 +125,8 @@ const PAGE: Page = Page {
          give the lock to the first who waits, without a further message from it; the time of its lock starts then. In a \
          transaction, in a script and from another module it does not wait: the reply is null, as `BLPOP`'s is. \
          `CLIENT UNBLOCK` ends a wait with null, or with `ERROR` by the error `UNBLOCKED`. A primary that becomes a replica \
-         ends it by `UNBLOCKED`, and a slot that leaves the node by `TRYAGAIN`: then claim again where the key is now.",
+         ends it by `UNBLOCKED`, and a slot that leaves the node by `TRYAGAIN`: then claim again where the key is now. Rights \
+         are asked for again at the grant: whoever has lost them meanwhile gets `NOPERM`, and the next has the lock.",
         "**LINGER.** For workers that can die. When the connection that last claimed or renewed the lock closes, for whatever \
          reason, at most so many milliseconds are left of it; 0 frees it at once. A renewal from another connection moves \
          the binding there. It is not stored: after a restart or failover the next renewal binds the lock again. A claim \
@@ -268,7 +270,8 @@ impl<'a> Request<'a> {
         {
             let lapses_at_ms = key.expires_at_ms();
             drop(key);
-            return wake::wait(ctx, self.key.bytes(), self.terms(ctx, &mut None).to_wish(), ms, lapses_at_ms);
+            let wish = self.terms(ctx, &mut None).to_wish(acl::name_of_caller(ctx));
+            return wake::wait(ctx, self.key.bytes(), wish, ms, lapses_at_ms);
         }
         state(|state| state.stats.claims_refused = state.stats.claims_refused.saturating_add(1));
         ctx.reply_null();

@@ -20,6 +20,9 @@ use crate::server::register::Registered;
 /// The command by which replicas and the AOF get a lock's state; see `apply.rs`.
 pub const APPLY: &CStr = c"PRLOCK.APPLY";
 
+/// The command that waits.
+pub const CLAIM: &CStr = c"PRLOCK.CLAIM";
+
 /// The module's own reading command of one key.
 pub const INFO: &CStr = c"PRLOCK.INFO";
 

@@ -23,6 +23,8 @@ pub struct Wish {
     pub linger_ms: Option<i64>,
     /// The server's id of the connection, for LINGER.
     pub connection_id: Option<u64>,
+    /// The name of the ACL user who asked; `None` for somebody whom no ACL binds.
+    pub user: Option<Box<[u8]>>,
 }
 
 /// The same, borrowed: what a client asks for that need not wait.
@@ -41,14 +43,15 @@ pub struct Terms<'a> {
 }
 
 impl Terms<'_> {
-    /// Keeps them beyond the call.
-    pub fn to_wish(self) -> Wish {
+    /// Keeps them beyond the call, as what `user` wishes for.
+    pub fn to_wish(self, user: Option<Box<[u8]>>) -> Wish {
         Wish {
             token: self.token.map(Into::into),
             holder: self.holder.into(),
             ttl_ms: self.ttl_ms,
             linger_ms: self.linger_ms,
             connection_id: self.connection_id,
+            user,
         }
     }
 }

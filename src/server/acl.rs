@@ -1,13 +1,32 @@
 //! What the caller's ACL lets it do with a key that its command does not name.
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 use std::io::ErrorKind;
 
-use redis_module::raw::{self, RedisModuleUser};
+use redis_module::raw::{self, RedisModuleString, RedisModuleUser};
 
 use super::OK;
 use super::ctx::Ctx;
 use super::string::{OwnedStr, Str};
+
+/// The name of the user who has sent the running command on a connection; `None` if no ACL binds it.
+pub fn name_of_caller(ctx: Ctx<'_>) -> Option<Box<[u8]>> {
+    // SAFETY: a command's context. The name is ours to free.
+    let name = api!(RedisModule_GetClientUserNameById(ctx.raw(), ctx.client_id())).filter(|name| !name.is_null())?;
+    Some(unsafe { OwnedStr::from_raw(name) }.as_str().bytes().into())
+}
+
+/// Whether the user of this name may run this command on this key now; nobody may who is not there any more.
+pub fn may_run(user: &[u8], command: &CStr, key: Str<'_>) -> bool {
+    let (name, command) = (OwnedStr::new(user), OwnedStr::new(command.to_bytes()));
+    // SAFETY: a live string; the user is ours to free.
+    let Some(user) = api!(RedisModule_GetModuleUserFromUserName(name.as_str().raw())).filter(|user| !user.is_null())
+    else {
+        return false;
+    };
+    let user = User::Somebody(user);
+    user.may_run(&mut [command.as_str().raw(), key.raw()])
+}
 
 /// The user behind the running command, looked up once for a whole command.
 pub enum User {
@@ -42,6 +61,18 @@ impl User {
             // SAFETY: a live user and string.
             Self::Somebody(user) => {
                 api!(RedisModule_ACLCheckKeyPermissions(*user, key.raw(), access as c_int)) == Some(OK)
+            }
+        }
+    }
+
+    /// Whether the user may run a command with these arguments, its name first.
+    fn may_run(&self, argv: &mut [*mut RedisModuleString]) -> bool {
+        match self {
+            Self::Root => true,
+            // SAFETY: a live user, and so many live strings.
+            Self::Somebody(user) => {
+                let argc = argv.len() as c_int;
+                api!(RedisModule_ACLCheckCommandPermissions(*user, argv.as_mut_ptr(), argc)) == Some(OK)
             }
         }
     }

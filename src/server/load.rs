@@ -71,6 +71,7 @@ fn has_api() -> bool {
         };
     }
     all!(
+        RedisModule_ACLCheckCommandPermissions,
         RedisModule_ACLCheckKeyPermissions,
         RedisModule_AvoidReplicaTraffic,
         RedisModule_BlockClient,

@@ -1,6 +1,6 @@
 //! What ACLs let a caller do, in each command and in those that name no key. CASES 57.
 
-use crate::support::{Conn, Server, cmd, int, items, map, server_kind, text};
+use crate::support::{Conn, PATIENCE, Server, Value, cmd, int, items, map, pack, server_kind, text, wait_until};
 
 fn user(server: &Server, name: &str, rules: &str) -> Conn {
     let line = format!("ACL SETUSER {name} on >pw {rules}");
@@ -177,4 +177,91 @@ fn the_default_user_may_be_narrow_too() {
     assert_eq!(conn.listed(), ["a:1", "a:2"]);
     assert_eq!(conn.int("PRLOCK.REVOKE h"), 2);
     assert_eq!(admin.listed(), ["b:1", "b:2"]);
+}
+
+/// BLPOP, on 7.2 and later: rights are asked for again before a client that waited is served. Whoever has lost them gets
+/// NOPERM instead of the lock, and the next has it.
+#[test]
+fn who_loses_the_right_during_the_wait_does_not_get_the_lock() {
+    let server = Server::start();
+    let mut conn = server.conn();
+    let waits_as = |name: &str, token: &str| {
+        let mut raw = server.raw();
+        raw.call(("AUTH", name, "pw")).expect("AUTH");
+        server.waiter_on(raw, cmd(&format!("PRLOCK.CLAIM k PX 60000 TOKEN {token} BLOCK 0")))
+    };
+    for loss in ["resetkeys", "resetkeys %R~*", "-@all", "-prlock.claim"] {
+        for end in ["PRLOCK.RELEASE k t", "DEL k", "PEXPIRE k 1", "PRLOCK.REVOKE h"] {
+            conn.granted("PRLOCK.CLAIM k PX 60000 TOKEN t HOLDER h");
+            conn.ok(cmd("ACL SETUSER someone reset on >pw ~* +@all"));
+            let (mut loser, mut heir) =
+                (waits_as("someone", "u"), server.waits("PRLOCK.CLAIM k PX 60000 TOKEN v BLOCK 0"));
+            conn.ok(cmd(&format!("ACL SETUSER someone {loss}")));
+            loser.assert_waiting();
+            let abandoned = server.stat("waits_abandoned");
+            conn.ok(cmd(end));
+            assert!(loser.failed().starts_with("NOPERM "), "{loss}, {end}");
+            assert_eq!(heir.granted().token, b"v", "{loss}, {end}");
+            assert_eq!(server.stat("waits_abandoned"), abandoned + 1);
+            // With nobody behind it the lock is free, and not the loser's.
+            conn.ok(cmd("ACL SETUSER someone reset on >pw ~* +@all"));
+            loser.assert_no_more_replies();
+            let mut loser = waits_as("someone", "u");
+            conn.ok(cmd(&format!("ACL SETUSER someone {loss}")));
+            assert_eq!(conn.int("PRLOCK.RELEASE k v"), 1);
+            assert!(loser.failed().starts_with("NOPERM "), "{loss}, {end}");
+            assert_eq!(conn.int("EXISTS k"), 0);
+        }
+    }
+}
+
+/// The same for a claim that is sent again while its first sending waits, and for who has the right back in time. A user that
+/// is merely switched off keeps its connections, as the server says.
+#[test]
+fn the_right_counts_at_the_grant() {
+    let server = Server::start();
+    let mut conn = server.conn();
+    let waits_as_someone = || {
+        let mut raw = server.raw();
+        raw.call(("AUTH", "someone", "pw")).expect("AUTH");
+        server.waiter_on(raw, cmd("PRLOCK.CLAIM k PX 60000 TOKEN u BLOCK 0"))
+    };
+    conn.ok(cmd("ACL SETUSER someone reset on >pw ~* +@all"));
+    conn.granted("PRLOCK.CLAIM k PX 60000 TOKEN t");
+    let mut twins = [waits_as_someone(), waits_as_someone()];
+    conn.ok(cmd("ACL SETUSER someone resetkeys"));
+    conn.granted("PRLOCK.CLAIM k PX 60000 TOKEN u STEAL");
+    for twin in &mut twins {
+        assert!(twin.failed().starts_with("NOPERM "));
+    }
+    let mut back = {
+        conn.ok(cmd("ACL SETUSER someone ~*"));
+        conn.granted("PRLOCK.CLAIM k PX 60000 TOKEN t STEAL");
+        waits_as_someone()
+    };
+    conn.ok(cmd("ACL SETUSER someone resetkeys"));
+    conn.ok(cmd("ACL SETUSER someone ~* off"));
+    assert_eq!(conn.int("PRLOCK.RELEASE k t"), 1);
+    assert_eq!(back.granted().token, b"u");
+}
+
+/// A user that is deleted takes its connections along: whoever waits there is granted nothing, not even in the same moment.
+#[test]
+fn a_deleted_users_waiter_gets_nothing() {
+    let server = Server::start();
+    let mut conn = server.conn();
+    for _ in 0..10 {
+        conn.ok(cmd("ACL SETUSER someone reset on >pw ~* +@all"));
+        conn.granted("PRLOCK.CLAIM k PX 60000 TOKEN t");
+        let mut raw = server.raw();
+        raw.call(("AUTH", "someone", "pw")).expect("AUTH");
+        let mut waiter = server.waiter_on(raw, cmd("PRLOCK.CLAIM k PX 60000 TOKEN u BLOCK 0"));
+        let mut admin = server.raw();
+        admin.send(&[pack(cmd("ACL DELUSER someone")), pack(cmd("PRLOCK.RELEASE k t"))].concat());
+        assert_eq!(admin.reply(PATIENCE), Ok(Value::Int(1)));
+        assert_eq!(admin.reply(PATIENCE), Ok(Value::Int(1)));
+        waiter.raw().wait_closed(PATIENCE);
+        server.wait_nobody_waits();
+        wait_until("the lock to be free", PATIENCE, || (conn.int("EXISTS k") == 0).then_some(()));
+    }
 }

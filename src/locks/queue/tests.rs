@@ -287,7 +287,8 @@ impl World {
     fn wait(&mut self, spot: &Spot, ttl_ms: i64, block_ms: i64, held: &Held) {
         self.handles += 1;
         let until_ms = (block_ms > 0).then(|| self.monotonic_ms + block_ms);
-        let wish = Wish { token: None, holder: Box::default(), ttl_ms, linger_ms: None, connection_id: None };
+        let wish =
+            Wish { token: None, holder: Box::default(), ttl_ms, linger_ms: None, connection_id: None, user: None };
         let id = self.waiting.join(spot.0, &spot.1, wish, self.handles, until_ms);
         self.waiting.set_wake(spot.0, &spot.1, held.expires_at_ms.map(|at_ms| at_ms + 1));
         self.queues.entry(spot.clone()).or_default().push(Expected { id, until_ms });
@@ -365,7 +366,7 @@ proptest! {
     fn the_patrol_comes_around(keys in prop::collection::btree_set((0i32..3, 0u8..40), 1..60), count in 1usize..20) {
         let mut waiting = Waiting::default();
         for (handle, (db, key)) in keys.iter().enumerate() {
-            let wish = Wish { token: None, holder: Box::default(), ttl_ms: 1, linger_ms: None, connection_id: None };
+            let wish = Wish { token: None, holder: Box::default(), ttl_ms: 1, linger_ms: None, connection_id: None, user: None };
             waiting.join(*db, &[*key], wish, handle, None);
         }
         let mut place: Option<Place> = None;
@@ -392,6 +393,7 @@ fn a_twin_is_found_by_key_and_token() {
         ttl_ms: 1,
         linger_ms: None,
         connection_id: None,
+        user: None,
     };
     let first = waiting.join(0, b"k", wish(b"t"), 1, None);
     let second = waiting.join(0, b"k", wish(b"t"), 2, None);

@@ -41,7 +41,7 @@ pub use kind::{ServerKind, server_kind};
 pub use locks::{Grant, Witness, cmd, event_line, grant};
 pub use memcheck::stretched;
 pub use random::{SeededRng, seeded_rng};
-pub use raw::Raw;
+pub use raw::{Raw, pack};
 pub use redis::Value;
 pub use replica::wait_for_offset_equal;
 pub use server::Server;
