@@ -13,6 +13,7 @@ mod million;
 mod options;
 mod parts;
 mod picture;
+mod profile;
 mod recipes;
 mod report;
 mod rounds;

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::profile::Profile;
 use crate::support::{Conn, PATIENCE, module_path, server_kind, wait_until};
 
 pub struct Valgrind {
@@ -48,16 +49,19 @@ impl Valgrind {
     }
 
     /// Counts while `work` is done, and ends the server.
-    pub fn instructions_of(mut self, work: impl FnOnce()) -> f64 {
+    pub fn profile_of(mut self, work: impl FnOnce()) -> Profile {
         self.control("on");
         work();
         self.control("off");
         kill(self.pid(), Signal::SIGTERM).expect("end the server");
         wait_until("the server in valgrind to end", PATIENCE, || self.child.try_wait().expect("look after it"));
         let counts = fs::read_to_string(self.folder.join("counts")).expect("read what callgrind has counted");
+        let profile = Profile::read(&counts);
         // The line `summary` is 0 where the counting was switched.
         let total = counts.lines().find_map(|line| line.strip_prefix("totals: "));
-        total.and_then(|text| text.trim().parse().ok()).expect("a total in what callgrind wrote")
+        let total: f64 = total.and_then(|text| text.trim().parse().ok()).expect("a total in what callgrind wrote");
+        assert_eq!(profile.total, total, "the sum of what callgrind wrote is not its total");
+        profile
     }
 
     fn control(&self, state: &str) {

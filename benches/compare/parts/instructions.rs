@@ -1,20 +1,35 @@
-//! How many instructions a cycle takes: a number that no mood of the machine changes. Only with CALLGRIND=1.
+//! How many instructions commands take, and where: numbers that no mood of the machine changes. Only with CALLGRIND=1.
 
 use crate::bench::Bench;
+use crate::profile::Profile;
 use crate::recipes::{self, Recipe};
 use crate::report::Target;
-use crate::script::Player;
+use crate::script::{Player, Reply, Script, step};
 use crate::support::Conn;
 use crate::valgrind::Valgrind;
 use crate::value::Value;
-use crate::words::scattered_keys;
+use crate::words::{TTL_MS, scattered_keys, token};
 
 const PART: &str = super::INSTRUCTIONS;
 
 const KEYS: usize = 4_000;
 
+/// The module's own code, by the end of its path, and the server's functions that it calls, by the start of their names.
+const MODULE: &str = "libprlock.so";
+const API: &str = "RM_";
+
+/// Functions of the API that cost less than this in a cycle are shown as one sum.
+const LEAST_SHOWN: f64 = 150.0;
+
 pub fn run(bench: &mut Bench) {
+    cycle(bench);
+    refused(bench);
+}
+
+fn cycle(bench: &mut Bench) {
     let ours = per_cycle(true, |_| Some(recipes::prlock())).expect("always there");
+    let per_cycle_of = |cost: f64| cost / KEYS as f64;
+    let total = per_cycle_of(ours.total);
     let others: [(&str, Making); 4] = [
         (recipes::PLAIN, |_| Some(recipes::plain())),
         (recipes::EVALSHA, |conn| Some(recipes::evalsha(conn))),
@@ -23,26 +38,75 @@ pub fn run(bench: &mut Bench) {
     ];
     for (name, recipe) in others {
         if let Some(theirs) = per_cycle(false, recipe) {
+            let theirs = per_cycle_of(theirs.total);
             bench.report.beside(
                 PART,
                 "claim, renew, release, one key after another",
-                Value(ours, ""),
+                Value(total, ""),
                 (name, Value(theirs, "")),
-                (Value(ours / theirs, "x"), Target::None),
+                (Value(total / theirs, "x"), Target::None),
             );
         }
+    }
+    let mut alone = |what: String, cost: f64| bench.report.alone(PART, what, Value(cost, ""), Target::None);
+    let own = per_cycle_of(ours.own(MODULE));
+    alone("of that the module's own code".to_owned(), own);
+    let (mut api, mut rest) = (0.0, 0.0);
+    for (name, cost) in ours.called(MODULE, API) {
+        let cost = per_cycle_of(cost);
+        api += cost;
+        if cost >= LEAST_SHOWN {
+            alone(format!("of that {name}"), cost);
+        } else {
+            rest += cost;
+        }
+    }
+    alone("of that other functions that the module calls".to_owned(), rest);
+    alone("of that the server itself: reading, checking, dispatching, writing".to_owned(), total - own - api);
+}
+
+/// Each of these is refused, since another token holds the key.
+fn refused(bench: &mut Bench) {
+    let (holder, stranger) = (token(0, 1), token(0, 2));
+    let claim = |token: &str| format!("PRLOCK.CLAIM k PX {TTL_MS} TOKEN {token}");
+    let set_nx = |token: &str| format!("SET k {token} NX PX {TTL_MS}");
+    let theirs = per_refusal(false, (&set_nx(&holder), Reply::Ok), (&set_nx(&stranger), Reply::Null));
+    for (name, line, reply) in [
+        ("CLAIM", claim(&stranger), Reply::Null),
+        ("RENEW", format!("PRLOCK.RENEW k {stranger} PX {TTL_MS}"), Reply::Zero),
+        ("RELEASE", format!("PRLOCK.RELEASE k {stranger}"), Reply::Zero),
+    ] {
+        let ours = per_refusal(true, (&claim(&holder), Reply::Grant), (&line, reply));
+        bench.report.beside(
+            PART,
+            format!("a refused {name}"),
+            Value(ours, ""),
+            ("a refused SET NX", Value(theirs, "")),
+            (Value(ours / theirs, "x"), Target::None),
+        );
     }
 }
 
 /// Makes a recipe with what it has loaded into the server; none where the server can't do it.
 type Making = fn(&mut Conn) -> Option<Recipe>;
 
-/// The instructions of a cycle in a server that has done it once, to get warm; none where the server can't do it.
-fn per_cycle(has_module: bool, recipe: Making) -> Option<f64> {
+/// All cycles in a server that has done them once, to get warm; none where the server can't do it.
+fn per_cycle(has_module: bool, recipe: Making) -> Option<Profile> {
     let valgrind = Valgrind::start(has_module);
     let script = recipe(&mut valgrind.conn())?.key_by_key(scattered_keys(KEYS));
+    Some(warm(valgrind, &script))
+}
+
+/// One command that is refused again and again.
+fn per_refusal(has_module: bool, held: (&str, Reply), refused: (&str, Reply)) -> f64 {
+    let valgrind = Valgrind::start(has_module);
+    Player::connect(valgrind.port()).play(&std::iter::once(step(held.0, held.1)).collect());
+    let script: Script = (0..KEYS).map(|_| step(refused.0, refused.1)).collect();
+    warm(valgrind, &script).total / KEYS as f64
+}
+
+fn warm(valgrind: Valgrind, script: &Script) -> Profile {
     let mut player = Player::connect(valgrind.port());
-    player.play(&script);
-    let counted = valgrind.instructions_of(|| player.play(&script));
-    Some(counted / KEYS as f64)
+    player.play(script);
+    valgrind.profile_of(|| player.play(script))
 }
