@@ -1,6 +1,8 @@
 //! Who hears of a change, and how often: keyspace events, WATCH, client tracking, replicas. CASES 41, 49, 50.
 
-use crate::support::{Conn, PATIENCE, Raw, Server, Value, cmd, event_line, server_kind, wait_until};
+use crate::support::{
+    Conn, PATIENCE, Raw, Server, Value, cmd, event_line, server_kind, wait_for_offset_equal, wait_until,
+};
 
 /// Each change with the commands that reach replicas and AOF, and the events, in their order.
 const CHANGES: [(&str, &[&str], &[&str]); 9] = [
@@ -261,4 +263,64 @@ fn tracking_hears_changes_once_and_no_refusals() {
         }
         other.ok(("DEL", "k"));
     }
+}
+
+/// SPEC and docs/operations.md: a subscriber of a replica hears of each change as well, but of the end of a lock by `del`
+/// alone, whatever ended it. WATCH and tracking work there too.
+#[test]
+fn a_replica_tells_it_too() {
+    let primary = Server::start();
+    let replica = primary.replica();
+    replica.conn().ok(("CONFIG", "SET", "notify-keyspace-events", "KEA"));
+    let mut events = replica.subscribe("__keyevent@*__:*");
+    let mut told = || {
+        wait_for_offset_equal(&primary, &replica);
+        events.drain().iter().map(event_line).collect::<Vec<_>>()
+    };
+    for db in [0, 3] {
+        let mut conn = primary.conn_with(Conn::resp2().set_db(db));
+        let (mut watcher, mut tracker) = (replica.conn_with(Conn::resp2().set_db(db)), replica.raw());
+        tracker.call(("HELLO", 3)).expect("HELLO");
+        tracker.call(("SELECT", db)).expect("SELECT");
+        tracker.call(cmd("CLIENT TRACKING ON")).expect("TRACKING");
+        for (line, expected) in [
+            ("PRLOCK.CLAIM k PX 60000 TOKEN t HOLDER h", "prlock.claim k"),
+            ("PRLOCK.CLAIM k PX 60000 TOKEN t HOLDER h", "prlock.claim k"),
+            ("PRLOCK.RENEW k t PX 60000", "prlock.renew k"),
+            ("PRLOCK.CLAIM k PX 60000 TOKEN u HOLDER h STEAL", "prlock.steal k"),
+            ("PRLOCK.RELEASE k u", "del k"),
+            ("PRLOCK.CLAIM k PX 60000 TOKEN t HOLDER h", "prlock.claim k"),
+            ("PRLOCK.REVOKE h", "del k"),
+        ] {
+            watcher.ok(("WATCH", "k"));
+            tracker.call(("PRLOCK.INFO", "k")).expect("INFO");
+            conn.ok(cmd(line));
+            assert_eq!(told(), [expected], "{line}");
+            watcher.ok(("MULTI",));
+            assert_eq!(watcher.ok(("EXEC",)), Value::Nil, "{line}");
+            assert_eq!(pushes(&mut tracker).len(), 1, "{line}");
+            assert_ne!(conn.ok(cmd("PRLOCK.CLAIM other PX 60000 TOKEN o")), Value::Nil);
+            told();
+            assert_eq!(pushes(&mut tracker).len(), 0, "{line}");
+        }
+    }
+    let mut conn = primary.conn();
+    conn.granted("PRLOCK.CLAIM k PX 60000 TOKEN t");
+    let mut waiter = primary.waits("PRLOCK.CLAIM k PX 60000 TOKEN w BLOCK 0");
+    told();
+    conn.int("PRLOCK.RELEASE k t");
+    waiter.granted();
+    assert_eq!(told(), ["prlock.claim k"]);
+    for (linger_ms, expected) in [(50_000, "prlock.linger l"), (0, "del l")] {
+        let mut holder = primary.raw();
+        holder.call(cmd(&format!("PRLOCK.CLAIM l PX 60000 TOKEN t STEAL LINGER {linger_ms}"))).expect("a grant");
+        told();
+        let lingered = primary.stat("lingered");
+        holder.close();
+        wait_until("the linger", PATIENCE, || (primary.stat("lingered") > lingered).then_some(()));
+        assert_eq!(told(), [expected]);
+    }
+    conn.granted("PRLOCK.CLAIM e PX 1");
+    wait_until("the end", PATIENCE, || (conn.int("EXISTS e") == 0).then_some(()));
+    assert_eq!(told(), ["prlock.claim e", "del e"]);
 }

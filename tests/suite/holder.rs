@@ -166,6 +166,14 @@ fn info_says_what_is() {
         // A refused renewal counts for nothing.
         assert_eq!(conn.int("PRLOCK.RENEW k other PX 50000"), 0);
         assert_eq!(conn.lock_number("k", "renewals"), 4);
+        // Claimed again it is the same grant, as old as before, and not idle.
+        let renewed = conn.time_ms();
+        conn.wait_past(renewed + 20);
+        assert_eq!(conn.granted("PRLOCK.CLAIM k PX 60000 TOKEN t HOLDER worker-7").fence, fence);
+        let info = map(&conn.ok(("PRLOCK.INFO", "k")));
+        assert!(int(&info["held-ms"]) >= 40);
+        assert!(int(&info["idle-ms"]) <= int(&info["held-ms"]) - 40);
+        assert_eq!(int(&info["renewals"]), 4);
         // LIST shows the same map.
         let listed = items(&conn.ok(("PRLOCK.LIST",)));
         assert_eq!(map(&listed[0]).keys().map(String::as_str).collect::<Vec<_>>(), names);
