@@ -36,7 +36,11 @@ struct Part {
 
 const PARTS: &[Part] = &[
     Part { name: "crash", about: "kill -9 at random moments, nothing answered is lost", body: crash::always },
-    Part { name: "crash-everysec", about: "power cuts, no more lost than the last second", body: crash::everysec },
+    Part {
+        name: "crash-everysec",
+        about: "kill -9 and power cuts, no more lost than is documented",
+        body: crash::everysec,
+    },
     Part { name: "commands", about: "commands at random, with clients that vanish", body: commands::fuzz },
     Part { name: "unrelated", about: "another application beside the locks", body: unrelated::unrelated },
     Part {

@@ -21,6 +21,10 @@ fn life(server: &Server, key: &str) -> (Vec<u8>, i64, i64) {
     (bytes(&info["holder"]), int(&info["fence"]), deadline)
 }
 
+fn held(server: &Server) -> usize {
+    server.info_number("prlock_held").try_into().expect("a count")
+}
+
 fn listed(server: &Server) -> Vec<Vec<u8>> {
     items(&server.conn().ok(("PRLOCK.LIST",))).iter().map(|row| bytes(&map(row)["key"])).collect()
 }
@@ -204,7 +208,9 @@ fn a_slot_that_moves_in_one_step_takes_its_locks_along_and_shows_them_nowhere_tw
         (target.info_number("used_memory_dataset") < ARRIVED_BYTES).then_some(())
     });
     assert!(listed(target).is_empty());
+    wait_until("nothing to count at the target", PATIENCE, || (held(target) == 0).then_some(()));
     assert_eq!(listed(source).len(), keys.len());
+    assert_eq!(held(source), keys.len());
 
     // Carried through, with a change on the way, and somebody who waits.
     begin(source, target, slot);
@@ -225,6 +231,8 @@ fn a_slot_that_moves_in_one_step_takes_its_locks_along_and_shows_them_nowhere_tw
         assert_eq!(life(target, key), *before);
     }
     wait_until("the source to drop what it gave", PATIENCE, || listed(source).is_empty().then_some(()));
+    wait_until("nothing to count at the source", PATIENCE, || (held(source) == 0).then_some(()));
+    assert_eq!(held(target), keys.len() - 1);
     let grant = items(&target.conn().ok(("PRLOCK.CLAIM", &keys[0], "PX", 1_000)));
     assert!(int(&grant[1]) > before[keys.len() - 1].1, "the fence rises from node to node");
     assert_eq!(target.conn().ok(("PRLOCK.REVOKE", "h")), Value::Int(i64::try_from(keys.len() - 1).expect("a number")));
