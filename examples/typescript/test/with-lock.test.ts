@@ -290,6 +290,42 @@ for (const driver of drivers) {
   });
 }
 
+for (const driver of drivers) {
+  test(`a wait that the network kept, and that was sent again, frees nothing when it arrives: ${driver.name}`, async () => {
+    await server.raw(["FLUSHALL"]);
+    const world = await World.open(server, driver, { replyMs: 200, retryMs: 5000 });
+    try {
+      // Opens the connections.
+      await world.locks.withLock("k", { ttlMs: 60_000, waitMs: 50 }, () => {});
+      world.proxy.next("PRLOCK.CLAIM", "kept");
+      await world.locks.withLock("k", { ttlMs: 60_000, waitMs: 50 }, async (lock) => {
+        const arrived = await world.proxy.deliver();
+        assert.match(arrived, /PRLOCK\.CLAIM/);
+        assert.doesNotMatch(arrived, /PRLOCK\.RELEASE/);
+        assert.equal((await world.locks.commands.info("k"))?.fence, lock.fence);
+        assert.equal(await world.rival("k"), false);
+        assert.ok(lock.held() && !lock.signal.aborted);
+      });
+      assert.equal(await world.keys(), 0);
+    } finally {
+      await world.close();
+    }
+  });
+}
+
+each("a wait that was given up leaves no lock behind, even if the network kept it meanwhile", async (world) => {
+  world.proxy.next("PRLOCK.CLAIM", "kept");
+  const caller = new AbortController();
+  const work = () => assert.fail("ran");
+  const wait = world.locks.withLock("k", { ttlMs: 60_000, waitMs: 20_000, signal: caller.signal }, work);
+  await until("the network has it", () => world.proxy.struck.length === 1);
+  caller.abort(new Error("enough"));
+  await assert.rejects(wait, /enough/);
+  await until("a release follows it", () => world.proxy.keeps(/PRLOCK\.CLAIM.*PRLOCK\.RELEASE/s));
+  await world.proxy.deliver();
+  assert.equal(await world.keys(), 0);
+});
+
 each("LINGER: the wait's connection may go, the client's own counts", async (world, driver) => {
   await world.rival("k");
   const wait = world.locks.withLock("k", { ttlMs: 60_000, waitMs: 20_000, lingerMs: 0 }, async (lock) => {

@@ -10,12 +10,15 @@ export type Fate =
   | "unanswered"
   /** Nothing is heard any more on this connection, and nothing closes. */
   | "silence"
+  /** The network keeps it, and all that follows on this connection, until `deliver`; the client may be gone by then. */
+  | "kept"
   /** The server never sees it; the client gets this reply. */
   | { answer: string };
 
 export class Proxy {
   private readonly plan: { command: string; fate: Fate; times: number }[] = [];
   private readonly sockets = new Set<Socket>();
+  private readonly kept: { server: Socket; data: Buffer[] }[] = [];
   private down = false;
   /** What met its fate. */
   readonly struck: string[] = [];
@@ -52,6 +55,26 @@ export class Proxy {
     this.down = false;
   }
 
+  /** Whether something like this was kept. */
+  keeps(pattern: RegExp): boolean {
+    return this.kept.some(({ data }) => pattern.test(Buffer.concat(data).toString("latin1")));
+  }
+
+  /** What was kept arrives, and then its connections close. Gives what arrived. */
+  async deliver(): Promise<string> {
+    const arrived = this.kept.splice(0).map(async ({ server, data }) => {
+      const all = Buffer.concat(data);
+      // Read to its end, it has been carried out.
+      await new Promise((resolve) => {
+        server.once("close", resolve);
+        server.resume();
+        server.end(all);
+      });
+      return all.toString("latin1");
+    });
+    return (await Promise.all(arrived)).join("");
+  }
+
   stop(): Promise<void> {
     this.cut();
     return new Promise((resolve) => this.listener.close(() => resolve()));
@@ -62,18 +85,20 @@ export class Proxy {
     const server = createConnection(this.target, "127.0.0.1");
     const both = [client, server];
     let silent = false;
+    let kept: Buffer[] | undefined;
     for (const socket of both) {
       this.sockets.add(socket);
       socket.on("error", () => {});
       socket.on("close", () => {
         this.sockets.delete(socket);
-        for (const other of both) if (!other.destroyed) other.end();
+        for (const other of both) if (!other.destroyed && !(kept && other === server)) other.end();
       });
     }
     server.on("data", (data) => {
       if (!silent) client.write(data);
     });
     client.on("data", (data) => {
+      if (kept) return void kept.push(data);
       if (silent) return;
       const fate = this.fateOf(data);
       if (fate === "lost") {
@@ -84,6 +109,9 @@ export class Proxy {
         server.once("data", () => both.forEach((socket) => socket.destroy()));
       } else if (fate === "silence") {
         silent = true;
+      } else if (fate === "kept") {
+        kept = [data];
+        this.kept.push({ server, data: kept });
       } else if (fate) {
         client.write(fate.answer);
       } else {
