@@ -27,6 +27,8 @@ const KEPT: usize = 60;
 /// The client libraries of TypeScript, each in a process of its own, and its clients for each of the loads.
 const LIBRARIES: [&str; 2] = ["ioredis 6 cluster", "node-redis 6 cluster"];
 const LIBRARIES_CLIENTS: usize = 2;
+/// So many locks on all nodes they claim under one label, and revoke, in each round.
+const REVOKED: usize = 30;
 /// By so much a holder may think longer that it holds the lock than the server does, which counts in ms.
 const SLACK_US: u64 = 3_000;
 
@@ -44,7 +46,7 @@ pub fn cluster(run: &Run) -> String {
     let mut calls = 0;
     let mut before = [BTreeMap::new(), BTreeMap::new()];
     let mut all = Vec::new();
-    while run.goes_on() || tally.is_incomplete() {
+    while run.goes_on() || !tally.missing().is_empty() {
         let round = tally.rounds + 1;
         let target = target(&ports);
         let loads = [&far, &near].map(|settings| Load::start(run, round, settings, &target));
@@ -52,7 +54,9 @@ pub fn cluster(run: &Run) -> String {
             (0..far.keys).map(|key| far.key(key)).chain((0..near.keys).map(|key| near.key(key))).collect();
         typescript.begin(&mut rng, &[&far, &near]);
         for _ in 0..3 {
-            disturb(&cluster, &keys, &mut rng, &mut tally);
+            let missing = if run.goes_on() { None } else { tally.missing().choose(&mut rng).copied() };
+            let what = missing.unwrap_or_else(|| What::any(&mut rng));
+            disturb(&cluster, what, &keys, &mut rng, &mut tally);
             std::thread::sleep(Duration::from_millis(rng.random_range(0..100)));
         }
         loads.iter().for_each(Load::tell_to_stop);
@@ -73,7 +77,7 @@ pub fn cluster(run: &Run) -> String {
     let shares = typescript.shares();
     let lost = lose_a_primary(run, &cluster, &ports, &mut typescript);
     format!(
-        "{tally:?}; {calls} calls explained by one lock each, wherever it was, {shares}; {grants} fences rise; LIST and REVOKE saw each of {KEPT} locks once; {lost}"
+        "{tally:?}; {calls} calls explained by one lock each, wherever it was, {shares}; {grants} fences rise; LIST and REVOKE saw each lock on all nodes once, in both languages; {lost}"
     )
 }
 
@@ -94,7 +98,8 @@ impl Typescript {
             node.arg(&program).arg(library).arg(ports.join(","));
             Worker::start(node, number)
         };
-        let workers = LIBRARIES.into_iter().zip(1..).map(start).collect();
+        let mut workers: Vec<Worker> = LIBRARIES.into_iter().zip(1..).map(start).collect();
+        workers.iter_mut().for_each(Worker::wait_ready);
         Self { workers, answered: [0; LIBRARIES.len()], sections: 0 }
     }
 
@@ -118,6 +123,9 @@ impl Typescript {
                         seen[load].push(call);
                     }
                     Record::Section(section) => sections.push(section),
+                    Record::Everywhere { listed, revoked } => {
+                        assert_eq!((listed, revoked), (KEPT, REVOKED), "listed and revoked over all nodes");
+                    }
                 }
             }
         }
@@ -162,12 +170,41 @@ struct Tally {
 }
 
 impl Tally {
-    /// A run too short to have done everything once goes on until it has.
-    fn is_incomplete(&self) -> bool {
-        self.slots_moved == 0
-            || self.reshards == 0
-            || self.failovers == 0
-            || (server_kind().moves_slots_in_one_step() && self.atomic_migrations == 0)
+    /// What was not done yet: a run too short to have done everything once goes on until it has.
+    fn missing(&self) -> Vec<What> {
+        let done = [
+            (What::MoveByHand, self.slots_moved),
+            (What::Reshard, self.reshards),
+            (What::MoveInOneStep, self.atomic_migrations),
+            (What::HandOver, self.failovers),
+        ];
+        done.into_iter().filter(|(what, times)| what.is_known() && *times == 0).map(|(what, _)| what).collect()
+    }
+}
+
+/// What can be done to a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    MoveByHand,
+    Reshard,
+    MoveInOneStep,
+    HandOver,
+}
+
+impl What {
+    fn any(rng: &mut StdRng) -> Self {
+        let what = match rng.random_range(0..10) {
+            0..5 => Self::MoveByHand,
+            5 | 6 => Self::Reshard,
+            7 | 8 => Self::MoveInOneStep,
+            _ => Self::HandOver,
+        };
+        if what.is_known() { what } else { Self::MoveByHand }
+    }
+
+    /// Whether this server can do it.
+    fn is_known(self) -> bool {
+        self != Self::MoveInOneStep || server_kind().moves_slots_in_one_step()
     }
 }
 
@@ -266,15 +303,15 @@ fn looks(ports: &[u16], settings: &Settings) -> Vec<Call> {
         .collect()
 }
 
-fn disturb(cluster: &Cluster, keys: &[String], rng: &mut StdRng, tally: &mut Tally) {
+fn disturb(cluster: &Cluster, what: What, keys: &[String], rng: &mut StdRng, tally: &mut Tally) {
     let slot = cluster.nodes[0].slot(keys.choose(rng).expect("a key"));
     let source = cluster.owner(slot);
     let others: Vec<&Server> =
         cluster.nodes.iter().filter(|node| node.is_primary() && node.port() != source.port()).collect();
     let target = others.choose(rng).expect("another primary");
-    match rng.random_range(0..10) {
-        0..5 => move_by_hand(source, target, slot, keys, rng, tally),
-        5 | 6 => {
+    match what {
+        What::MoveByHand => move_by_hand(source, target, slot, keys, rng, tally),
+        What::Reshard => {
             // Some slots, whichever redis-cli takes; among them those of kept locks.
             run_tool(Command::new("redis-cli").args([
                 "--cluster",
@@ -290,12 +327,11 @@ fn disturb(cluster: &Cluster, keys: &[String], rng: &mut StdRng, tally: &mut Tal
             ]));
             tally.reshards += 1;
         }
-        7 | 8 if server_kind().moves_slots_in_one_step() => {
+        What::MoveInOneStep => {
             move_in_one_step(source, target, slot);
             tally.atomic_migrations += 1;
         }
-        7 | 8 => move_by_hand(source, target, slot, keys, rng, tally),
-        _ => {
+        What::HandOver => {
             hand_over(cluster, source);
             tally.failovers += 1;
         }

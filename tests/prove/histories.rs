@@ -26,6 +26,7 @@ const WORKERS_CLIENTS: usize = 3;
 pub fn faults(run: &Run) -> String {
     let server = Server::start();
     let mut workers: Vec<Worker> = (1..=WORKERS).map(|number| Worker::of_this_program(server.port(), number)).collect();
+    workers.iter_mut().for_each(Worker::wait_ready);
     let (mut rounds, mut faults, mut calls, mut all, mut pairs) = (0, Faults::default(), 0, Vec::new(), 0);
     while run.goes_on() {
         rounds += 1;
@@ -57,7 +58,7 @@ pub fn faults(run: &Run) -> String {
         for worker in &mut workers {
             seen.extend(worker.finish().into_iter().filter_map(|record| match record {
                 Record::Call { call, .. } => Some(call),
-                Record::Section(_) => None,
+                Record::Section(_) | Record::Everywhere { .. } => None,
             }));
         }
         let waited = watch.finish();

@@ -1,6 +1,7 @@
 //! Clients in processes of their own: other programs, or this one, which can then be stopped and killed apart from the
-//! prover. A worker is told on its standard input what to do, one line of JSON for each round and the line `stop` at its
-//! end, and then tells on its standard output what its clients were told, one line for each record and the line `done`.
+//! prover. A worker says `ready` on its standard output; is told on its standard input what to do, one line of JSON for each
+//! round and the line `stop` at its end; and then tells what its clients were told, one line for each record and the line
+//! `done`.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -32,8 +33,16 @@ struct Job {
 /// What a worker tells.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Record {
-    Call { load: usize, call: Call },
+    Call {
+        load: usize,
+        call: Call,
+    },
     Section(Section),
+    /// What the commands without a key said of a whole cluster, at the end of a round.
+    Everywhere {
+        listed: usize,
+        revoked: usize,
+    },
 }
 
 /// Work that a worker did while it knew that it held a lock.
@@ -79,6 +88,12 @@ impl Worker {
         Self::start(command, number)
     }
 
+    /// Waits until it could begin.
+    #[track_caller]
+    pub fn wait_ready(&mut self) {
+        assert_eq!(self.line(), "ready", "a worker's first line");
+    }
+
     pub fn begin(&mut self, seed: u64, loads: Vec<Settings>) {
         let job = serde_json::to_string(&Job { seed, loads }).expect("a job as JSON");
         writeln!(self.input, "{job}").expect("tell a worker what to do");
@@ -93,13 +108,18 @@ impl Worker {
     pub fn finish(&mut self) -> Vec<Record> {
         let mut records = Vec::new();
         loop {
-            let line = self.lines.recv_timeout(PATIENCE).expect("a worker's next line");
+            let line = self.line();
             if line == "done" {
                 return records;
             }
             let record = serde_json::from_str(&line);
             records.push(record.unwrap_or_else(|error| panic!("a worker said {line:?}: {error}")));
         }
+    }
+
+    #[track_caller]
+    fn line(&self) -> String {
+        self.lines.recv_timeout(PATIENCE).expect("a worker's next line")
     }
 
     pub fn sigstop(&self) {
@@ -132,6 +152,7 @@ pub fn work(arguments: &[String]) -> Result<(), String> {
     count_from(zero_us);
     load::number_attempts_from(first.try_into().map_err(|_| "no attempt's number")?);
     let target = load::on_port(port.try_into().map_err(|_| "no port")?);
+    println!("ready");
     let mut loads: Vec<Load> = Vec::new();
     for line in std::io::stdin().lines() {
         let line = line.map_err(|error| error.to_string())?;

@@ -1,12 +1,14 @@
 // A client of a cluster for `make prove`, in a process of its own: it claims, waits, renews, releases and steals while the
 // cluster is disturbed, and writes down what it was told, for the prover to check. Its input and output are those of
-// tests/prove/worker.rs: one line of JSON for each round, the line `stop`, and then one line for each record and `done`.
+// tests/prove/worker.rs: it says `ready`; then come one line of JSON for each round, the line `stop`, and its answer, one line
+// for each record and the line `done`.
 //
 //   node dist/test/prove.js <client library> <ports> <zero of all times, monotonic us> <number before the first attempt>
 
 import { createInterface } from "node:readline";
 
 import { Commands, LockError, Locks, type Connection } from "../src/index.js";
+import { retrying } from "../src/retry.js";
 import { Waiting } from "../src/waiting.js";
 import { clusterDrivers } from "./support/drivers.js";
 
@@ -193,13 +195,34 @@ async function workUnderLocks(locks: Locks, random: Random, sections: Section[],
   }
 }
 
+/** What names no key, when all is quiet again: the locks that somebody holds all the time, and a label's own on all nodes. */
+async function everywhere(commands: Commands): Promise<{ listed: number; revoked: number }> {
+  const listed = await retrying(() => commands.list({ match: "kept-*" }), 10_000);
+  const holder = `revoked-${process.pid}`;
+  const keys = Array.from({ length: REVOKED }, (_, number) => `${holder}-${number}`);
+  const revoked = await retrying(async () => {
+    // One that was freed by a call whose answers were lost is claimed anew.
+    await Promise.all(keys.map((key) => commands.claim(key, { ttlMs: 60_000, token: holder, holder })));
+    return commands.revoke(holder);
+  }, 10_000);
+  return { listed: listed.length, revoked };
+}
+
+/** As many as the prover expects. */
+const REVOKED = 30;
+
 class Round {
   private stopped = false;
   private readonly sections: Section[] = [];
   private readonly callers: Caller[][];
   private readonly running: Promise<unknown>;
 
-  constructor(job: Job, commands: Commands, waiting: Waiting, locks: Locks) {
+  constructor(
+    job: Job,
+    private readonly commands: Commands,
+    waiting: Waiting,
+    locks: Locks,
+  ) {
     let number = 0;
     const stopped = () => this.stopped;
     this.callers = job.loads.map((settings) =>
@@ -216,6 +239,7 @@ class Round {
     this.stopped = true;
     await this.running;
     const lines = this.sections.map((section) => JSON.stringify({ Section: section }));
+    lines.push(JSON.stringify({ Everywhere: await everywhere(this.commands) }));
     for (const [load, callers] of this.callers.entries()) {
       for (const { calls } of callers) {
         for (const call of calls) lines.push(JSON.stringify({ Call: { load, call } }));
@@ -236,6 +260,7 @@ async function main(): Promise<void> {
   const connection: Connection = (await driver.open(ports.split(",").map(Number))).connection;
   const [commands, waiting] = [new Commands(connection), new Waiting(connection, 5000)];
   const locks = new Locks(connection, { holder: `worker-${process.pid}` });
+  console.log("ready");
   let round: Round | undefined;
   for await (const line of createInterface({ input: process.stdin })) {
     if (line === "stop") await round?.finish();
