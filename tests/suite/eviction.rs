@@ -31,12 +31,14 @@ fn an_evicted_lock_is_counted_and_gone() {
             let left = conn.list();
             assert_eq!(left.len() as i64, count - evicted);
             server.assert_locks_agree();
+            let (kept, gone): (Vec<i64>, Vec<i64>) =
+                (0..count).partition(|number| left.contains(&format!("k{number:04}")));
             if policy == "volatile-ttl" {
-                // Those that would have lapsed first; the server picks among samples, so not exactly these.
-                assert!(!left.contains(&"k0000".to_owned()) || !left.contains(&"k0001".to_owned()));
+                // Those that would have lapsed first; the server picks among samples, so by and large.
+                let mean = |numbers: &[i64]| numbers.iter().sum::<i64>() / numbers.len() as i64;
+                assert!(mean(&gone) < mean(&kept), "{} evicted", gone.len());
             }
-            let gone: Vec<String> =
-                (0..count).map(|number| format!("k{number:04}")).filter(|key| !left.contains(key)).collect();
+            let gone: Vec<String> = gone.iter().map(|number| format!("k{number:04}")).collect();
             for key in &gone[..10] {
                 assert_eq!(int(&conn.ok(("PRLOCK.RENEW", key, format!("t:{key}"), "PX", 1_000))), 0);
                 conn.claim(key);

@@ -7,12 +7,6 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::support::{PATIENCE, Raw, Server, Value, cmd, grant, int, wait_until};
 
-/// Processor time that the server's main thread has used, in ms.
-fn processor_ms(server: &Server) -> f64 {
-    let seconds = |field: &str| server.info_field(field).parse::<f64>().expect("seconds");
-    (seconds("used_cpu_user_main_thread") + seconds("used_cpu_sys_main_thread")) * 1_000.0
-}
-
 /// One at a time: two tests with ten thousand connections each would not find enough files to open.
 static CROWDED: Mutex<()> = Mutex::new(());
 
@@ -48,13 +42,13 @@ const ROUNDS: usize = 300;
 /// answers the next.
 fn round_cost_us(server: &Server) -> f64 {
     let mut conn = server.conn();
-    let before = processor_ms(server);
+    let before = server.processor_ms();
     for _ in 0..ROUNDS {
         // The lock is with a waiter whose token is not known here.
         conn.granted("PRLOCK.CLAIM k PX 60000 TOKEN a STEAL");
         assert_eq!(conn.int("PRLOCK.RELEASE k a"), 1);
     }
-    (processor_ms(server) - before) * 1_000.0 / ROUNDS as f64
+    (server.processor_ms() - before) * 1_000.0 / ROUNDS as f64
 }
 
 /// CASES 38, and ten times that: a release costs the same with ten thousand waiters as with few.
@@ -116,9 +110,9 @@ fn ten_thousand_queues_cost_nearly_nothing_while_nothing_happens() {
     let () = pipeline.query(&mut conn).expect("locks");
     let waiters = crowd(&server, KEYS, |number| format!("k{number}"));
     let share = |span: Duration| {
-        let (start, before) = (Instant::now(), processor_ms(&server));
+        let (start, before) = (Instant::now(), server.processor_ms());
         std::thread::sleep(span);
-        (processor_ms(&server) - before) / (start.elapsed().as_secs_f64() * 10.0)
+        (server.processor_ms() - before) / (start.elapsed().as_secs_f64() * 10.0)
     };
     let waiting = share(Duration::from_secs(1)).min(share(Duration::from_secs(1)));
     // All of them are granted at once, and each one once.

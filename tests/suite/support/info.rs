@@ -20,6 +20,25 @@ impl Server {
         find(&everything(&mut self.conn()), field)
     }
 
+    /// Processor time that the server's main thread has used since it started, in ms. What others do on the machine changes
+    /// it little, unlike the time by the clock.
+    #[track_caller]
+    pub fn processor_ms(&self) -> f64 {
+        let info = everything(&mut self.conn());
+        let seconds = |field: &str| {
+            find(&info, field).and_then(|text| text.parse::<f64>().ok()).expect("seconds of the processor")
+        };
+        (seconds("used_cpu_user_main_thread") + seconds("used_cpu_sys_main_thread")) * 1_000.0
+    }
+
+    /// Processor time, in ms, that the server's main thread needs to do this twenty times.
+    #[track_caller]
+    pub fn processor_ms_of_twenty(&self, mut does: impl FnMut()) -> f64 {
+        let before = self.processor_ms();
+        (0..20).for_each(|_| does());
+        self.processor_ms() - before
+    }
+
     /// How many clients the server holds blocked.
     #[track_caller]
     pub fn blocked_clients(&self) -> i64 {
