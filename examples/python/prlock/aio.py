@@ -10,7 +10,7 @@ from redis.backoff import NoBackoff
 
 from .errors import LockBusy, LockError, LockLost, explain
 from .held import Held
-from .terms import Terms, connection_settings, fence_of, lapsed, now, pause_s, yes_or_no
+from .terms import Terms, connection_settings, fence_of, lapsed, now, pause_s, wrong_client, yes_or_no
 
 log = logging.getLogger("prlock")
 
@@ -106,7 +106,7 @@ class Lock(Held):
 class _Manager:
     def __init__(self, client, terms, cancel):
         if not isinstance(client, redis.asyncio.Redis):
-            raise LockError("ARGUMENT", "prlock.aio.lock wants a redis.asyncio.Redis; for redis.Redis there is prlock.lock.")
+            raise wrong_client(client, "redis.asyncio.Redis", "for redis.Redis there is prlock.lock")
         self._client = client
         self._terms = terms
         self._cancel = cancel

@@ -11,7 +11,7 @@ from redis.retry import Retry
 
 from .errors import LockBusy, LockError, LockLost, explain
 from .held import Held
-from .terms import Terms, connection_settings, fence_of, lapsed, now, pause_s, yes_or_no
+from .terms import Terms, connection_settings, fence_of, lapsed, now, pause_s, wrong_client, yes_or_no
 
 log = logging.getLogger("prlock")
 
@@ -100,7 +100,7 @@ class Lock(Held):
 class _Manager:
     def __init__(self, client, terms):
         if not isinstance(client, redis.Redis):
-            raise LockError("ARGUMENT", "prlock.lock wants a redis.Redis; for redis.asyncio there is prlock.aio.lock.")
+            raise wrong_client(client, "redis.Redis", "for redis.asyncio there is prlock.aio.lock")
         self._client = client
         self._terms = terms
         self._held = None

@@ -93,6 +93,17 @@ class Terms:
         return now() - sent_at < self.ttl / 6
 
 
+def wrong_client(client, wanted, other):
+    """What to do with a client that is not the one wanted."""
+    if hasattr(client, "get_node_from_key"):
+        return LockError(
+            "CLUSTER",
+            "A lock lives on one node of a Cluster and keeps a connection to it: give the client of the key's node, as the "
+            "README says under 'Sentinel and Cluster'.",
+        )
+    return LockError("ARGUMENT", f"This wants a {wanted}; {other}.")
+
+
 def fence_of(reply):
     """The grant's fence; None for a refusal. Only what has the shape of a grant is one."""
     if reply is None:
