@@ -27,9 +27,11 @@ export function redirection(error: unknown): { address: string; asking: boolean 
  */
 export async function everywhere(connection: Connection, nodes: Nodes, args: string[]): Promise<Reply[]> {
   const slots = (await connection.send(["CLUSTER", "SLOTS"])) as [unknown, unknown, [unknown, unknown]][];
-  const addresses = new Set(slots.map(([, , [host, port]]) => `${host}:${port}`));
+  // A cluster may leave its clients to find out the hosts.
+  const isNamed = slots.every(([, , [host]]) => host);
+  const addresses = isNamed ? slots.map(([, , [host, port]]) => `${host}:${port}`) : nodes.primaries();
   return Promise.all(
-    [...addresses].map(async (address) => {
+    [...new Set(addresses)].map(async (address) => {
       const node = await nodes.open(address);
       try {
         return await node.send(args);
@@ -73,7 +75,7 @@ export class Rover implements Connection {
         if (!to && this.current) throw error;
         asking = to?.asking ?? false;
         // Any other node knows where the slots of one that can't be reached are by now.
-        address = to?.address ?? this.other(address);
+        address = to ? absolute(to.address, address) : this.other(address);
       } finally {
         this.current = undefined;
       }
@@ -113,6 +115,11 @@ export class Rover implements Connection {
     const others = this.nodes.primaries().filter((address) => address !== than);
     return others[Math.floor(Math.random() * others.length)];
   }
+}
+
+/** The address that a node named, with that node's own host if it named none. */
+function absolute(address: string, at: string): string {
+  return address.startsWith(":") ? at.slice(0, at.lastIndexOf(":")) + address : address;
 }
 
 /** The same call with what is left of its time to wait. */
