@@ -167,6 +167,7 @@ struct Tally {
     reshards: u64,
     failovers: u64,
     atomic_migrations: u64,
+    atomic_migrations_cancelled: u64,
 }
 
 impl Tally {
@@ -328,8 +329,11 @@ fn disturb(cluster: &Cluster, what: What, keys: &[String], rng: &mut StdRng, tal
             tally.reshards += 1;
         }
         What::MoveInOneStep => {
-            move_in_one_step(source, target, slot);
-            tally.atomic_migrations += 1;
+            if move_in_one_step(source, target, slot, rng) {
+                tally.atomic_migrations += 1;
+            } else {
+                tally.atomic_migrations_cancelled += 1;
+            }
         }
         What::HandOver => {
             hand_over(cluster, source);
@@ -352,23 +356,40 @@ fn move_by_hand(source: &Server, target: &Server, slot: u16, keys: &[String], rn
     tally.slots_moved += 1;
 }
 
-/// The whole slot, copied while it is served, and handed over at once.
+/// The whole slot, copied while it is served, and handed over at once; or cancelled on the way, and still the source's.
+/// Returns whether it was moved.
 #[track_caller]
-pub fn move_in_one_step(source: &Server, target: &Server, slot: u16) {
+fn move_in_one_step(source: &Server, target: &Server, slot: u16, rng: &mut StdRng) -> bool {
     let mut conn = source.conn();
+    // So slow that much changes while it is copied.
+    conn.ok(("CONFIG", "SET", "rdb-key-save-delay", rng.random_range(0..40_000)));
     conn.ok(("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", target.cluster_id()));
-    wait_until("the slot's migration", PATIENCE, || {
+    let cancels = rng.random_ratio(1, 3);
+    if cancels {
+        std::thread::sleep(Duration::from_millis(rng.random_range(0..100)));
+        // It may be over already.
+        let _ = conn.call(("CLUSTER", "CANCELSLOTMIGRATIONS"));
+    }
+    let is_moved = wait_until("the slot's migration", PATIENCE, || {
         let jobs = items(&conn.ok(("CLUSTER", "GETSLOTMIGRATIONS")));
         let last = map(jobs.first()?);
-        let state = text(&last["state"]);
-        assert!(!["failed", "canceled"].contains(&&*state), "the slot's migration failed: {last:?}\n{}", target.log());
-        (state == "success").then_some(())
+        match text(&last["state"]).as_str() {
+            "success" => Some(true),
+            "cancelled" | "canceled" if cancels => Some(false),
+            "failed" | "cancelled" | "canceled" => panic!("the slot's migration: {last:?}\n{}", target.log()),
+            _ => None,
+        }
     });
+    conn.ok(("CONFIG", "SET", "rdb-key-save-delay", 0));
+    if !is_moved {
+        return false;
+    }
     for node in [source, target] {
         wait_until("the slot to be the target's", PATIENCE, || {
             (slot_owner(&mut node.conn(), slot)? == target.port()).then_some(())
         });
     }
+    true
 }
 
 /// A replica takes over from its primary with its consent, so that nothing is lost.
