@@ -5,5 +5,6 @@ mod support;
 
 mod golden;
 mod lock;
+mod nodes;
 mod readme;
 mod trouble;

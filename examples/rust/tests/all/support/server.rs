@@ -27,10 +27,26 @@ impl Server {
         Self::run(port, &[]).await
     }
 
+    /// A sentinel for the primary on this port, which it calls `locks`.
+    pub async fn sentinel(primary: u16) -> Self {
+        let settings = format!(
+            "sentinel monitor locks 127.0.0.1 {primary} 1\nsentinel down-after-milliseconds locks 500\n\
+             sentinel failover-timeout locks 2000\n"
+        );
+        Self::spawn(free_port().await, &settings, &["--sentinel"]).await
+    }
+
     async fn run(port: u16, args: &[&str]) -> Self {
+        Self::spawn(port, "", args).await
+    }
+
+    async fn spawn(port: u16, settings: &str, args: &[&str]) -> Self {
         let folder = env::temp_dir().join(format!("prlock-client-test-{}-{port}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
+        let file = folder.join("server.conf");
+        std::fs::write(&file, settings).expect("a file");
         let process = Command::new(program())
+            .arg(&file)
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--logfile", "log"])
             .args(["--maxmemory-policy", "noeviction", "--repl-diskless-sync-delay", "0", "--dir"])
             .arg(&folder)
