@@ -85,6 +85,36 @@ fn replicas_that_come_and_go_under_load_miss_nothing() {
     }
 }
 
+/// Changes between the fork for the first replica and the moment in which that replica is there: with a child that takes its
+/// time they come in between for certain.
+#[test]
+fn changes_while_the_first_replica_is_made_reach_it() {
+    for diskless in ["yes", "no"] {
+        let server =
+            Server::builder().config("rdb-key-save-delay", "2000").config("repl-diskless-sync", diskless).start();
+        let mut conn = server.conn();
+        for n in 0..300 {
+            conn.ok(("SET", format!("plain {n}"), 1));
+        }
+        for n in 0..4 {
+            conn.ok(("PRLOCK.CLAIM", format!("k{n}"), "PX", 600_000, "TOKEN", "t"));
+        }
+        let replica = Server::builder().replica_of(&server).start();
+        wait_until("the child", PATIENCE, || (server.info_number("rdb_bgsave_in_progress") == 1).then_some(()));
+        for line in [
+            "PRLOCK.CLAIM new PX 600000 TOKEN t",
+            "PRLOCK.RELEASE k0 t",
+            "PRLOCK.RENEW k1 t PX 700000",
+            "PRLOCK.CLAIM k2 PX 600000 TOKEN u STEAL",
+        ] {
+            conn.ok(crate::support::cmd(line));
+        }
+        assert_eq!(server.info_number("rdb_bgsave_in_progress"), 1, "it was to take longer");
+        replica.wait_in_sync_with(&server);
+        assert_eq!(digest(&replica), digest(&server), "diskless: {diskless}");
+    }
+}
+
 #[test]
 fn an_aof_that_is_switched_on_under_load_misses_nothing() {
     let mut rng = seeded_rng();

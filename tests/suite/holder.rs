@@ -90,6 +90,12 @@ fn the_fence_tells_grants_of_one_token_apart() {
     assert_eq!(conn.int(&format!("PRLOCK.RENEW k t PX 1000 FENCE {old}")), 0);
     assert_eq!(conn.int(&format!("PRLOCK.RENEW k t FENCE {old} PX 1000")), 0);
     assert_eq!(conn.state_of(b"k"), before);
+    // Integers that no grant has are just that.
+    for none in [-new, 0, -1, i64::MIN, i64::MAX] {
+        assert_eq!(conn.int(&format!("PRLOCK.RELEASE k t FENCE {none}")), 0);
+        assert_eq!(conn.int(&format!("PRLOCK.RENEW k t PX 1000 FENCE {none}")), 0);
+        conn.refused(&format!("PRLOCK.CLAIM k PX 1000 TOKEN u STEALIF {none}"));
+    }
     assert_eq!(conn.int(&format!("PRLOCK.RENEW k other PX 1000 FENCE {new}")), 0);
     assert_eq!(conn.int(&format!("PRLOCK.RENEW k t PX 1000 FENCE {new}")), 1);
     assert_eq!(conn.int(&format!("PRLOCK.RELEASE k t FENCE {new}")), 1);

@@ -220,6 +220,11 @@ fn limits_and_mistakes() {
         assert_eq!(conn.list_with(&[b"COUNT", b"9223372036854775807"]).len(), 3);
         assert_eq!(conn.list_with(&[b"after", b"a", b"count", b"1"]), [b"b"]);
         assert_eq!(conn.list_with(&[b"COUNT", b"1", b"MATCH", b"[bc]", b"AFTER", b"b", b"HOLDER", b"h"]), [b"c"]);
+        // Behind the key that is the pattern's whole head.
+        assert_eq!(conn.list_with(&[b"MATCH", b"a*", b"AFTER", b"a"]), Vec::<String>::new());
+        conn.claim("ab");
+        assert_eq!(conn.list_with(&[b"MATCH", b"a*", b"AFTER", b"a"]), [b"ab"]);
+        conn.ok(("DEL", "ab"));
         for line in
             ["LIST COUNT", "LIST COUNT 0", "LIST COUNT -1", "LIST FOO", "LIST MATCH a MATCH b", "LIST AFTER a AFTER b"]
         {
