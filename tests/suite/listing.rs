@@ -221,7 +221,7 @@ fn limits_and_mistakes() {
         assert_eq!(conn.list_with(&[b"after", b"a", b"count", b"1"]), [b"b"]);
         assert_eq!(conn.list_with(&[b"COUNT", b"1", b"MATCH", b"[bc]", b"AFTER", b"b", b"HOLDER", b"h"]), [b"c"]);
         // Behind the key that is the pattern's whole head.
-        assert_eq!(conn.list_with(&[b"MATCH", b"a*", b"AFTER", b"a"]), Vec::<String>::new());
+        assert_eq!(conn.list_with(&[b"MATCH", b"a*", b"AFTER", b"a"]), Vec::<Vec<u8>>::new());
         conn.claim("ab");
         assert_eq!(conn.list_with(&[b"MATCH", b"a*", b"AFTER", b"a"]), [b"ab"]);
         conn.ok(("DEL", "ab"));
