@@ -1,11 +1,11 @@
 //! Redis Cluster: three primaries and three replicas, made by redis-cli, under load of clients that follow redirections,
 //! in Rust and in TypeScript, while slots move, primaries hand over, and one is lost. At no time has a lock two holders.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rand::RngExt as _;
 use rand::rngs::StdRng;
@@ -29,6 +29,9 @@ const LIBRARIES: [&str; 2] = ["ioredis 6 cluster", "node-redis 6 cluster"];
 const LIBRARIES_CLIENTS: usize = 2;
 /// So many locks on all nodes they claim under one label, and revoke, in each round.
 const REVOKED: usize = 30;
+/// For four node timeouts a node that took over still counts the votes of then, and would take over again by them, though
+/// they are for an epoch that is past: then two nodes serve the same slots for a moment. (Redis; Valkey forgets the votes.)
+const VOTES: Duration = Duration::from_secs(7);
 /// By so much a holder may think longer that it holds the lock than the server does, which counts in ms.
 const SLACK_US: u64 = 3_000;
 
@@ -42,7 +45,7 @@ pub fn cluster(run: &Run) -> String {
     let mut rng = run.rng(0);
     let far = Settings { prefix: "far-".to_owned(), ..Settings::default() };
     let near = Settings { prefix: "near-".to_owned(), ttl_ms: (20, 400), clients: 4, ..Settings::default() };
-    let mut tally = Tally::default();
+    let (mut tally, mut takeovers) = (Tally::default(), Takeovers::new());
     let mut calls = 0;
     let mut before = [BTreeMap::new(), BTreeMap::new()];
     let mut all = Vec::new();
@@ -56,7 +59,7 @@ pub fn cluster(run: &Run) -> String {
         for _ in 0..3 {
             let missing = if run.goes_on() { None } else { tally.missing().choose(&mut rng).copied() };
             let what = missing.unwrap_or_else(|| What::any(&mut rng));
-            disturb(&cluster, what, &keys, &mut rng, &mut tally);
+            disturb(&cluster, what, &keys, &mut rng, &mut tally, &mut takeovers);
             std::thread::sleep(Duration::from_millis(rng.random_range(0..100)));
         }
         loads.iter().for_each(Load::tell_to_stop);
@@ -304,7 +307,17 @@ fn looks(ports: &[u16], settings: &Settings) -> Vec<Call> {
         .collect()
 }
 
-fn disturb(cluster: &Cluster, what: What, keys: &[String], rng: &mut StdRng, tally: &mut Tally) {
+/// When each node took over last, by its port.
+type Takeovers = HashMap<u16, Instant>;
+
+fn disturb(
+    cluster: &Cluster,
+    what: What,
+    keys: &[String],
+    rng: &mut StdRng,
+    tally: &mut Tally,
+    takeovers: &mut Takeovers,
+) {
     let slot = cluster.nodes[0].slot(keys.choose(rng).expect("a key"));
     let source = cluster.owner(slot);
     let others: Vec<&Server> =
@@ -336,8 +349,12 @@ fn disturb(cluster: &Cluster, what: What, keys: &[String], rng: &mut StdRng, tal
             }
         }
         What::HandOver => {
-            hand_over(cluster, source);
-            tally.failovers += 1;
+            let replica = replica_of(cluster, source);
+            if takeovers.get(&replica.port()).is_none_or(|last| last.elapsed() > VOTES) {
+                hand_over(source, replica);
+                takeovers.insert(replica.port(), Instant::now());
+                tally.failovers += 1;
+            }
         }
     }
     cluster.wait_ready();
@@ -392,17 +409,20 @@ fn move_in_one_step(source: &Server, target: &Server, slot: u16, rng: &mut StdRn
     true
 }
 
-/// A replica takes over from its primary with its consent, so that nothing is lost.
-fn hand_over(cluster: &Cluster, primary: &Server) {
+fn replica_of<'c>(cluster: &'c Cluster, primary: &Server) -> &'c Server {
     let id = primary.cluster_id();
-    let replica = cluster
+    cluster
         .nodes
         .iter()
         .find(|node| {
             let nodes = text(&node.conn().ok(("CLUSTER", "NODES")));
             nodes.lines().any(|line| line.contains("myself,slave") && line.contains(&id))
         })
-        .expect("a replica of every primary");
+        .expect("a replica of every primary")
+}
+
+/// A replica takes over from its primary with its consent, so that nothing is lost.
+fn hand_over(primary: &Server, replica: &Server) {
     wait_until("the replica to take over", PATIENCE, || {
         // It may time out under load; then it is asked again.
         let _ = replica.conn().call(("CLUSTER", "FAILOVER"));
