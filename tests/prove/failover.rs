@@ -94,46 +94,43 @@ pub fn sentinel(run: &Run) -> String {
     let (mut losses, mut waiters, mut last_fence) = (0, 0, 0);
     while run.goes_on() || losses == 0 {
         sentinels.wait_ready();
-        let old = trio.primary();
-        let kept = insist(old, |conn| {
-            let kept = conn.call(("PRLOCK.CLAIM", format!("kept-{losses}"), "PX", 600_000, "TOKEN", "t"))?;
-            let arrived = conn.call(("WAIT", 2, 20_000))?;
-            assert_eq!(arrived, Value::Int(2), "the grant is everywhere");
-            Ok(grant(&kept).expect("a grant"))
+        let name = format!("kept-{losses}");
+        let (old, kept) = insist_on_primary(&trio, &sentinels, |conn| {
+            let kept = conn.call(("PRLOCK.CLAIM", &name, "PX", 600_000, "TOKEN", "t"))?;
+            match conn.call(("WAIT", 2, 20_000))? {
+                Value::Int(2) => Ok(grant(&kept).expect("a grant")),
+                fewer => Err(format!("the grant is not everywhere: {fewer:?}")),
+            }
         });
         assert!(kept.fence > last_fence, "the fence went back over a failover");
-        let mut waiter = old.waiter(("PRLOCK.CLAIM", format!("kept-{losses}"), "PX", 1_000, "BLOCK", 0));
+        let mut waiter = old.waiter(("PRLOCK.CLAIM", &name, "PX", 1_000, "BLOCK", 0));
         old.kill9();
         let told = waiter.reply_within(PATIENCE).expect("the connection to close");
         assert!(told.is_err(), "no grant by a dead server");
         waiters += 1;
-        let port = wait_until("the sentinels to choose another", PATIENCE, || {
-            sentinels.primary_port().filter(|port| *port != old.port())
+        let (new, renewed) = insist_on_primary(&trio, &sentinels, |conn| {
+            conn.call(("PRLOCK.RENEW", &name, "t", "PX", 600_000, "FENCE", kept.fence))
         });
-        let new = trio.servers.iter().find(|server| server.port() == port).expect("one of the replicas");
-        wait_until("it to be the primary", PATIENCE, || {
-            let info = insist(new, |conn| Ok(text(&conn.call(("INFO", "replication"))?)));
-            (find_info(&info, "role").as_deref() == Some("master")).then_some(())
-        });
-        trio.now.store(port, SeqCst);
-        let renewed = insist(new, |conn| {
-            conn.call(("PRLOCK.RENEW", format!("kept-{losses}"), "t", "PX", 600_000, "FENCE", kept.fence))
-        });
+        assert_ne!(new.port(), old.port(), "another one");
         assert_eq!(renewed, Value::Int(1), "a grant that was on all replicas");
-        let next =
-            insist(new, |conn| conn.call(("PRLOCK.CLAIM", format!("next-{losses}"), "PX", 600_000, "TOKEN", "t")));
+        let (_, next) = insist_on_primary(&trio, &sentinels, |conn| {
+            conn.call(("PRLOCK.CLAIM", format!("next-{losses}"), "PX", 600_000, "TOKEN", "t"))
+        });
         let next = grant(&next).expect("a grant");
         assert!(next.fence > kept.fence, "the fence went back over a failover");
         last_fence = next.fence;
         // The sentinels would see to that too, in their own time.
         old.restart_with(|plan| plan.replica_of(new));
-        wait_until("the lost one to come back as a replica", PATIENCE, || is_linked_to(old, new).then_some(()));
-        let third = trio.other(&[old, new]);
-        wait_until("the third one to follow", PATIENCE, || is_linked_to(third, new).then_some(()));
+        wait_until("the others to follow", PATIENCE * 2, || {
+            let primary = trio.follow(&sentinels)?;
+            let others = trio.servers.iter().filter(|server| server.port() != primary.port());
+            others.map(|server| is_linked_to(server, primary)).all(|linked| linked).then_some(())
+        });
         losses += 1;
         run.progress(|| format!("{losses} primaries lost and replaced"));
     }
     let calls = load.finish();
+    trio.follow(&sentinels);
     trio.all_hold_the_same();
     let grants = fences_rise_per_key(&calls, &settings);
     format!(
@@ -148,6 +145,22 @@ fn insist<T>(server: &Server, mut talk: impl FnMut(&mut Conn) -> Result<T, Strin
     wait_until("an answer", PATIENCE, || {
         let mut conn = Conn::open(server.port(), Conn::resp2()).ok()?;
         talk(&mut conn).map_err(|error| eprintln!("   asked again, since: {error}")).ok()
+    })
+}
+
+/// Talks to whomever the sentinels take for the primary, who may be another one any time: on a busy machine they also
+/// replace one that only stood still. Returns who answered.
+#[track_caller]
+fn insist_on_primary<'t, T>(
+    trio: &'t Trio,
+    sentinels: &Sentinels,
+    mut talk: impl FnMut(&mut Conn) -> Result<T, String>,
+) -> (&'t Server, T) {
+    wait_until("an answer of the primary", PATIENCE * 2, || {
+        let primary = trio.follow(sentinels)?;
+        let mut conn = Conn::open(primary.port(), Conn::resp2()).ok()?;
+        let answer = talk(&mut conn).map_err(|error| eprintln!("   asked again, since: {error}")).ok()?;
+        Some((primary, answer))
     })
 }
 
@@ -215,6 +228,12 @@ impl Trio {
         self.servers.iter().find(|server| server.port() == port).expect("the primary")
     }
 
+    /// The primary of which the sentinels say so, to which the load goes from now on.
+    fn follow(&self, sentinels: &Sentinels) -> Option<&Server> {
+        self.now.store(sentinels.primary_port()?, SeqCst);
+        Some(self.primary())
+    }
+
     fn other(&self, than: &[&Server]) -> &Server {
         let is_other = |server: &&Server| than.iter().all(|not| not.port() != server.port());
         self.servers.iter().find(is_other).expect("another server")
@@ -270,7 +289,7 @@ impl Sentinels {
                 let text = format!(
                     "port {port}\nbind 127.0.0.1\ndir {dir}\nlogfile {dir}/{port}.log\n\
                      sentinel monitor locks 127.0.0.1 {primary} 2\n\
-                     sentinel down-after-milliseconds locks 1000\n\
+                     sentinel down-after-milliseconds locks 1500\n\
                      sentinel failover-timeout locks 5000\n\
                      sentinel parallel-syncs locks 2\n",
                     dir = folder.display()
