@@ -123,8 +123,8 @@ pub fn sentinel(run: &Run) -> String {
         old.restart_with(|plan| plan.replica_of(new));
         wait_until("the others to follow", PATIENCE * 2, || {
             let primary = trio.follow(&sentinels)?;
-            let others = trio.servers.iter().filter(|server| server.port() != primary.port());
-            others.map(|server| is_linked_to(server, primary)).all(|linked| linked).then_some(())
+            let mut others = trio.servers.iter().filter(|server| server.port() != primary.port());
+            others.all(|server| is_linked_to(server, primary)).then_some(())
         });
         losses += 1;
         run.progress(|| format!("{losses} primaries lost and replaced"));
