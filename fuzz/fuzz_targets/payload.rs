@@ -1,4 +1,5 @@
-//! A lock's stored form: whatever bytes come, the answer is a lock that is written as the same bytes, or none.
+//! A lock's stored form: whatever bytes come, the answer is a lock that is written as the same bytes, or none; and what the
+//! internal command carries besides.
 #![no_main]
 #![allow(dead_code, reason = "the files are compiled whole")]
 
@@ -16,6 +17,12 @@ use libfuzzer_sys::fuzz_target;
 use locks::{Bytes, codec, lock::Lock};
 
 fuzz_target!(|bytes: &[u8]| {
+    match codec::decode_said(bytes) {
+        Some(codec::Said::Gone) => assert_eq!(bytes, codec::gone()),
+        Some(codec::Said::Deadline(at_ms)) => assert_eq!(bytes, codec::deadline(at_ms)),
+        Some(codec::Said::Lock(read)) => assert_eq!(Some(read), codec::decode(bytes)),
+        None => assert_eq!(None, codec::decode(bytes)),
+    }
     let Some(read) = codec::decode(bytes) else { return };
     let mut written = Bytes::new();
     codec::encode(read.change, &read.grant, read.expires_at_ms, &mut written);
