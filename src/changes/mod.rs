@@ -2,7 +2,7 @@
 //! replication, WATCH and tracking, events. Commands and the timer come through here, so no change can forget a part.
 //!
 //! Invariants:
-//! - Writes happen in a command that the server let through, or in `tick` after `Ctx::may_write`.
+//! - Writes happen in a command that the server let through, or in `tick` after `Ctx::may_write` and `Ctx::takes_writes`.
 //! - The state is never borrowed across a call into the server.
 
 pub mod apply;

@@ -29,7 +29,7 @@ pub fn tick(ctx: Ctx<'_>) {
         events::watch_turns(false);
         return;
     }
-    if ctx.may_write() {
+    if ctx.may_write() && (!is_due || ctx.takes_writes()) {
         do_jobs(ctx);
         serve_dirty(ctx);
         patrol(ctx);
@@ -58,7 +58,7 @@ pub fn tick(ctx: Ctx<'_>) {
 
 /// Called at the end of a command that has changed keys that somebody waits for.
 pub fn after_command(ctx: Ctx<'_>) {
-    if ctx.may_write() {
+    if ctx.may_write() && ctx.takes_writes() {
         serve_dirty(ctx);
     }
 }
@@ -138,7 +138,8 @@ fn patrol(ctx: Ctx<'_>) {
         places
     });
     for (db, key) in places {
-        wake::serve(ctx, db, &key);
+        // What it finds to grant is left to the next tick, which asks whether it may.
+        wake::look(ctx, db, &key);
     }
 }
 

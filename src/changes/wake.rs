@@ -6,6 +6,7 @@ use std::rc::Rc;
 use super::grant::{self, Cause};
 use crate::commands::{self, error::CommandError};
 use crate::locks::Bytes;
+use crate::locks::lock::Lock;
 use crate::locks::outcome::{Granted, Outcome};
 use crate::locks::queue::{WaiterId, Wish};
 use crate::server::acl;
@@ -96,18 +97,27 @@ pub fn hand_on(ctx: Ctx<'_>, key: Key<'_>) -> bool {
 /// Looks at a key that somebody waits for, and does what its state demands: grants it, fails the wait, or goes on waiting.
 /// The caller may write.
 pub fn serve(ctx: Ctx<'_>, db: i32, key: &[u8]) {
+    attend(ctx, db, key, true);
+}
+
+/// The same, but grants nothing: a key with something to grant is only marked.
+pub fn look(ctx: Ctx<'_>, db: i32, key: &[u8]) {
+    attend(ctx, db, key, false);
+}
+
+fn attend(ctx: Ctx<'_>, db: i32, key: &[u8], grants: bool) {
     let home = ctx.db();
     if home != db && !ctx.select(db) {
         return;
     }
     let name = OwnedStr::new(key);
-    serve_selected(ctx, db, key, &name);
+    attend_selected(ctx, db, key, &name, grants);
     if home != db {
         ctx.select(home);
     }
 }
 
-fn serve_selected(ctx: Ctx<'_>, db: i32, key: &[u8], name: &OwnedStr) {
+fn attend_selected(ctx: Ctx<'_>, db: i32, key: &[u8], name: &OwnedStr, grants: bool) {
     if !state(|state| state.waiting.has(db, key)) {
         return;
     }
@@ -117,6 +127,7 @@ fn serve_selected(ctx: Ctx<'_>, db: i32, key: &[u8], name: &OwnedStr) {
     }
     let open = super::find::adopted(ctx, Key::look(ctx, name.as_str()));
     match open.kind() {
+        Kind::Free if !grants => mark(db, key),
         Kind::Free => {
             let Some((id, wish)) = heir(db, name.as_str()) else { return };
             if let Ok(lock) = grant::new(ctx, open, wish.terms(), clock::wall(), Cause::Wait) {
@@ -131,7 +142,11 @@ fn serve_selected(ctx: Ctx<'_>, db: i32, key: &[u8], name: &OwnedStr) {
             drop(open);
             // Whoever got it before knows of it.
             granted.tell();
-            serve_twins(ctx, db, key, &granted);
+            if grants {
+                serve_twins(ctx, db, key, &granted);
+            } else if twin(db, key, &granted.lock()).is_some() {
+                mark(db, key);
+            }
             wake_at(db, key, lapses_at_ms);
         }
         Kind::String => wake_at(db, key, open.expires_at_ms()),
@@ -165,16 +180,7 @@ fn may_claim(wish: &Wish, key: Str<'_>) -> bool {
 fn serve_twins(ctx: Ctx<'_>, db: i32, key: &[u8], granted: &Rc<Granted>) {
     let mut held = granted.lock();
     loop {
-        let twin = state(|state| {
-            if state.waiting.is_empty() {
-                return None;
-            }
-            let mut token = Bytes::new();
-            held.token_into(&mut token);
-            let id = state.waiting.twin(db, key, &token)?;
-            Some((id, state.waiting.get(id)?.wish.clone()))
-        });
-        let Some((id, wish)) = twin else { return };
+        let Some((id, wish)) = twin(db, key, &held) else { return };
         let name = OwnedStr::new(key);
         if !may_claim(&wish, name.as_str()) {
             fail_all(&[id], NO_RIGHT);
@@ -193,6 +199,23 @@ fn serve_twins(ctx: Ctx<'_>, db: i32, key: &[u8], granted: &Rc<Granted>) {
             Err(_) => return,
         }
     }
+}
+
+/// A client that waits with the token of the lock that is held.
+fn twin(db: i32, key: &[u8], held: &Lock) -> Option<(WaiterId, Wish)> {
+    state(|state| {
+        if state.waiting.is_empty() {
+            return None;
+        }
+        let mut token = Bytes::new();
+        held.token_into(&mut token);
+        let id = state.waiting.twin(db, key, &token)?;
+        Some((id, state.waiting.get(id)?.wish.clone()))
+    })
+}
+
+fn mark(db: i32, key: &[u8]) {
+    state(|state| state.waiting.mark(db, key));
 }
 
 /// Takes the client out of its queue and sends it the grant.

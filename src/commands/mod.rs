@@ -26,6 +26,9 @@ pub const CLAIM: &CStr = c"PRLOCK.CLAIM";
 /// The module's own reading command of one key.
 pub const INFO: &CStr = c"PRLOCK.INFO";
 
+/// The module's own writing command without a key.
+pub const REVOKE: &CStr = c"PRLOCK.REVOKE";
+
 /// Every command, in the order in which the documentation shows them.
 pub const COMMANDS: &[Registered] = &[
     Registered::of::<claim::Claim>(),

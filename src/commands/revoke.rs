@@ -18,7 +18,7 @@ pub struct Revoke;
 
 impl Command for Revoke {
     const SPEC: Spec = Spec {
-        name: c"PRLOCK.REVOKE",
+        name: super::REVOKE,
         flags: c"write",
         acl: c"write slow prlock",
         arity: 2,

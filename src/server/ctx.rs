@@ -9,7 +9,8 @@ use super::args::Args;
 use super::key::Key;
 use super::string::{self, OwnedStr, Str};
 use super::{OK, stream};
-use crate::commands::INFO;
+use crate::commands::error::CommandError;
+use crate::commands::{INFO, REVOKE};
 use crate::locks::{Bytes, codec};
 
 /// What the server says about itself and the caller; see the predicates.
@@ -109,6 +110,19 @@ impl<'a> Ctx<'a> {
     pub fn may_write(self) -> bool {
         let flags = self.flags();
         flags.is_writable() && !flags.is_loading() && api!(RedisModule_AvoidReplicaTraffic()) == Some(0)
+    }
+
+    /// Whether the server lets clients write now: enough replicas are up to date (`min-replicas-to-write`), and its disk
+    /// takes what it writes (MISCONF). What the module does by itself must not go on where a client's command would be
+    /// refused: a primary that was cut off would grant what its successor grants. Asked by a call that the server checks as
+    /// it does a script's (`S`), and that changes nothing; its errors come as replies (`E`), since Valkey 9 ends at them else.
+    pub fn takes_writes(self) -> bool {
+        let reply = api!(RedisModule_Call(self.raw, REVOKE.as_ptr(), c"SEc".as_ptr(), c"".as_ptr()));
+        let Some(reply) = reply.filter(|reply| !reply.is_null()) else { return false };
+        // The command's own refusal of an empty label: it ran.
+        let ran = string::of_reply(reply) == CommandError::EmptyHolder.text().to_bytes();
+        let _ = api!(RedisModule_FreeCallReply(reply));
+        ran
     }
 
     /// The selected database.

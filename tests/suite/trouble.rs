@@ -148,6 +148,63 @@ fn a_failed_save() {
     assert_eq!(conn.int("PRLOCK.RENEW k t PX 60000"), 1);
 }
 
+/// What the module does by itself stops where a client's command would be refused: else a primary that was cut off from its
+/// replicas, or whose disk takes nothing any more, would go on granting what nobody else learns of. Waits end in time, and
+/// whoever still waits is served when the trouble is over.
+#[test]
+fn nothing_is_granted_where_a_claim_would_be_refused() {
+    let server = Server::start();
+    let mut conn = server.conn();
+    conn.ok(cmd("CONFIG SET save 3600_1"));
+    let in_the_way = server.folder().join("dump.rdb");
+    type Step<'a> = Box<dyn Fn() + 'a>;
+    let set = |line: &'static str| -> Step<'_> {
+        let server = &server;
+        Box::new(move || {
+            server.conn().ok(cmd(line));
+        })
+    };
+    let save_in_vain: Step<'_> = Box::new(|| {
+        // A folder in the place of the file makes every save fail.
+        std::fs::create_dir_all(in_the_way.join("x")).expect("make a folder");
+        server.conn().ok(("BGSAVE",));
+        wait_until("the save to fail", PATIENCE, || {
+            (server.info_field("rdb_last_bgsave_status") == "err").then_some(())
+        });
+    });
+    let troubles = [
+        ("NOREPLICAS", set("CONFIG SET min-replicas-to-write 1"), set("CONFIG SET min-replicas-to-write 0")),
+        ("MISCONF", save_in_vain, set("CONFIG SET stop-writes-on-bgsave-error no")),
+    ];
+    for (error, begin, end) in &troubles {
+        conn.granted("PRLOCK.CLAIM lapses PX 1500 TOKEN t");
+        conn.ok(cmd("SET string t PX 1500"));
+        let mut holder = server.raw();
+        holder.call(cmd("PRLOCK.CLAIM lingers PX 600000 TOKEN t LINGER 0")).expect("a grant");
+        let mut waiters =
+            ["lapses", "string"].map(|key| server.waits(&format!("PRLOCK.CLAIM {key} PX 60000 TOKEN w BLOCK 0")));
+        let mut impatient = server.waits("PRLOCK.CLAIM lapses PX 60000 BLOCK 2500");
+        let until_ms = conn.int("PEXPIRETIME string");
+        begin();
+        holder.close();
+        let before = server.info_number("prlock_claims_granted");
+        conn.wait_past(until_ms + 300);
+        assert!(conn.err(cmd("PRLOCK.CLAIM x PX 1000")).starts_with(error));
+        assert_eq!(conn.listed(), ["lingers"], "{error}");
+        impatient.nulled();
+        for waiter in &mut waiters {
+            waiter.assert_waiting();
+        }
+        assert_eq!(server.info_number("prlock_claims_granted"), before, "{error}");
+        end();
+        for waiter in &mut waiters {
+            assert_eq!(waiter.granted().token, b"w");
+        }
+        wait_until("the linger", PATIENCE, || (conn.listed() == ["lapses", "string"]).then_some(()));
+        conn.ok(cmd("DEL lapses string"));
+    }
+}
+
 /// A server that is still loading.
 #[test]
 fn loading() {
