@@ -23,7 +23,7 @@ fn nothing_is_written_while_writes_are_paused() {
         let mut holder = server.raw();
         holder.call(("SELECT", db)).expect("SELECT");
         holder.call(cmd("PRLOCK.CLAIM lingers PX 60000 TOKEN t LINGER 0")).expect("a grant");
-        conn.claim_px("lapses", 100);
+        conn.claim_px("lapses", 400);
         let at_ms = int(&conn.ok(("PEXPIRETIME", "lapses")));
         let mut prepared = server.raw();
         prepared.call(("SELECT", db)).expect("SELECT");
