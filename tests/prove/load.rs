@@ -307,8 +307,12 @@ pub fn audit(port: u16, settings: &Settings) -> Vec<Call> {
     for key in 0..settings.keys {
         let name = settings.key(key);
         let start_us = now_us();
-        let found = seen(&conn.ok(("PRLOCK.INFO", &*name)));
+        let mut found = seen(&conn.ok(("PRLOCK.INFO", &*name)));
         let exists = conn.ok(("EXISTS", &*name)) == Value::Int(1);
+        if found.is_some() && !exists {
+            // It may have lapsed in between, and is then gone for good.
+            found = seen(&conn.ok(("PRLOCK.INFO", &*name)));
+        }
         assert_eq!(exists, found.is_some(), "EXISTS and PRLOCK.INFO of {name}");
         let in_list = listed.remove(&name).flatten();
         // A lock may have lapsed since the list was made.
