@@ -7,7 +7,7 @@ use redis_module::raw;
 
 use super::{
     Any, Blocked, CommandFn, Context, Entry, Event, EventFn, FreeFn, KeyOpt, KeyspaceFn, Reply, SettingFn, TimerFn,
-    Value, bytes_of, context, delete, delete_if_lapsed, free_string, string, world,
+    Value, bytes_of, called, context, delete, delete_if_lapsed, free_string, string, world,
 };
 
 const OK: c_int = 0;
@@ -34,7 +34,11 @@ pub(super) unsafe extern "C" fn get(name: *const c_char, function: *mut *const c
     let name = unsafe { CStr::from_ptr(name) }.to_str().expect("ASCII");
     let found = table!(
         name,
+        ACLCheckCommandPermissions,
         ACLCheckKeyPermissions,
+        Call,
+        CallReplyStringPtr,
+        FreeCallReply,
         AvoidReplicaTraffic,
         BlockClient,
         CachedMicroseconds,
@@ -205,6 +209,7 @@ api! {
     fn GetClientUserNameById(_ctx: Any, _id: u64) -> Any { string(b"user") }
     fn GetModuleUserFromUserName(name: Any) -> Any { string(bytes_of(name)) }
     fn FreeModuleUser(user: Any) { free_string(user); }
+    fn ACLCheckCommandPermissions(_user: Any, _argv: Any, _argc: c_int) -> c_int { OK }
     fn ACLCheckKeyPermissions(_user: Any, key: Any, _access: c_int) -> c_int {
         if bytes_of(key).starts_with(b"secret") { ERR } else { OK }
     }
@@ -335,6 +340,19 @@ api! {
     fn DigestAddStringBuffer(_digest: Any, data: *const u8, len: usize) { SaveStringBuffer(ptr::null_mut(), data, len); }
     fn DigestEndSequence(_digest: Any) {}
     fn EmitAOF(_io: Any, _command: *const c_char) {}
+
+    // Calls of the module's own. What it asks of others' commands finds none: it has ways without them.
+    fn Call(_ctx: Any, command: *const c_char, _format: *const c_char) -> Any {
+        match CStr::from_ptr(command).to_bytes() {
+            b"PRLOCK.REVOKE" => match &called(&[b"PRLOCK.REVOKE", b""])[..] {
+                [Reply::Error(text)] => string(text.as_bytes()),
+                other => panic!("an empty label was taken: {other:?}"),
+            },
+            _ => ptr::null_mut(),
+        }
+    }
+    fn CallReplyStringPtr(reply: Any, len: *mut usize) -> *const u8 { StringPtrLen(reply, len) }
+    fn FreeCallReply(reply: Any) { free_string(reply); }
 
     // Replies.
     fn ReplyWithNull(_ctx: Any) -> c_int { say(Reply::Null) }
