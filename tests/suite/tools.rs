@@ -1,10 +1,8 @@
 //! The server's own tools on locks, and its unusual modes.
 
-use std::time::Duration;
-
 use crate::support::{Conn, PATIENCE, Server, Value, bytes, cmd, int, text, wait_for_offset_equal, wait_until};
 
-/// CASES 54: MEMORY USAGE, DEBUG OBJECT, OBJECT, DEBUG DIGEST, MEMORY DOCTOR, SCAN by type, and active defragmentation.
+/// CASES 54: MEMORY USAGE, DEBUG OBJECT, OBJECT, DEBUG DIGEST, MEMORY DOCTOR, SCAN by type.
 #[test]
 fn the_servers_tools_work_on_locks() {
     let server = Server::start();
@@ -33,23 +31,52 @@ fn the_servers_tools_work_on_locks() {
     let scanned: (i64, Vec<String>) =
         redis::cmd("SCAN").arg(&["0", "COUNT", "100000", "TYPE", "prlock-rs"]).query(&mut conn).expect("SCAN");
     assert_eq!(scanned.1.len(), 1_001);
-    // Servers built without it say so.
-    if conn.call(cmd("CONFIG SET activedefrag yes")).is_ok() {
-        conn.ok(cmd("CONFIG SET active-defrag-ignore-bytes 1 active-defrag-threshold-lower 0"));
-        for number in 0..500 {
-            conn.ok(("DEL", format!("k{}", number * 2)));
+    assert_eq!(bytes(&conn.ok(cmd("DEBUG DIGEST"))), digest);
+}
+
+/// CASES 54: active defragmentation, where the server was built for it, moves the keyspace under the registry's feet. Else it
+/// says that it can't.
+#[test]
+fn defragmentation_harms_no_lock() {
+    const LOCKS: usize = 24_000;
+    let server = Server::start();
+    let mut conn = server.conn();
+    let mut run = |line: &dyn Fn(usize) -> Option<String>| {
+        for chunk in 0..LOCKS / 1_000 {
+            let mut pipe = redis::pipe();
+            for number in chunk * 1_000..(chunk + 1) * 1_000 {
+                if let Some(line) = line(number) {
+                    pipe.add_command(redis::Cmd::new()).arg(cmd(&line)).ignore();
+                }
+            }
+            pipe.query::<()>(&mut conn).expect("a pipeline");
         }
-        for _ in 0..20 {
-            conn.ok(("PING",));
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        for number in 0..500 {
-            let number = number * 2 + 1;
-            assert_eq!(conn.int(&format!("PRLOCK.RENEW k{number} token{number} PX 600000")), 1);
-        }
+    };
+    run(&|number| Some(format!("PRLOCK.CLAIM k{number} PX 600000 TOKEN token{number} HOLDER h{}", number % 10)));
+    // Holes for the rest to be moved into.
+    run(&|number| (number % 8 != 0).then(|| format!("PRLOCK.RELEASE k{number} token{number}")));
+    let left: Vec<usize> = (0..LOCKS).step_by(8).collect();
+    let digest = bytes(&conn.ok(cmd("DEBUG DIGEST")));
+    let listed = conn.listed();
+    conn.ok(cmd(
+        "CONFIG SET active-defrag-ignore-bytes 1 active-defrag-threshold-lower 0 active-defrag-threshold-upper 1 \
+         active-defrag-cycle-min 50 active-defrag-cycle-max 75",
+    ));
+    if let Err(error) = conn.call(cmd("CONFIG SET activedefrag yes")) {
+        assert!(error.to_string().contains("cannot be enabled"), "{error}");
         return;
     }
+    wait_until("it to move something", PATIENCE, || (server.info_number("active_defrag_hits") > 1_000).then_some(()));
+    // It goes on meanwhile.
+    assert_eq!(conn.listed(), listed);
+    assert_eq!(listed.len(), left.len());
     assert_eq!(bytes(&conn.ok(cmd("DEBUG DIGEST"))), digest);
+    assert_eq!(conn.int("PRLOCK.REVOKE h0"), left.iter().filter(|number| *number % 10 == 0).count() as i64);
+    for number in left.iter().filter(|number| *number % 10 != 0) {
+        assert_eq!(conn.int(&format!("PRLOCK.RENEW k{number} token{number} PX 600000")), 1);
+        assert_eq!(conn.int(&format!("PRLOCK.RELEASE k{number} token{number}")), 1);
+    }
+    assert_eq!(server.stat("held"), 0);
 }
 
 /// CASES 51: on a writable replica an expired lock counts as free; nothing that it does reaches the primary.

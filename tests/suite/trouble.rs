@@ -178,12 +178,14 @@ fn nothing_is_granted_where_a_claim_would_be_refused() {
     ];
     for (error, begin, end) in &troubles {
         conn.granted("PRLOCK.CLAIM lapses PX 1500 TOKEN t");
-        conn.ok(cmd("SET string t PX 1500"));
+        conn.ok(cmd("SET string t PX 60000"));
         let mut holder = server.raw();
         holder.call(cmd("PRLOCK.CLAIM lingers PX 600000 TOKEN t LINGER 0")).expect("a grant");
         let mut waiters =
             ["lapses", "string"].map(|key| server.waits(&format!("PRLOCK.CLAIM {key} PX 60000 TOKEN w BLOCK 0")));
         let mut impatient = server.waits("PRLOCK.CLAIM lapses PX 60000 BLOCK 2500");
+        // Of this change the module gets no sign.
+        conn.ok(cmd("PEXPIRE string 1500"));
         let until_ms = conn.int("PEXPIRETIME string");
         begin();
         holder.close();
