@@ -16,6 +16,8 @@ fn nothing_needs_a_command_that_can_be_renamed() {
     let server = without_commands(Server::builder()).aof().config("maxmemory-policy", "allkeys-lru").start();
     assert!(server.log().contains("maxmemory-policy lets the server evict locks"), "{}", server.log());
     let replica = server.replica();
+    replica.conn().ok(cmd("CONFIG SET notify-keyspace-events Eg"));
+    let mut events = replica.subscribe("__keyevent@*__:*");
     let mut conn = server.conn();
     conn.granted("PRLOCK.CLAIM released PX 600000 TOKEN t");
     conn.granted("PRLOCK.CLAIM held PX 600000 TOKEN t");
@@ -37,6 +39,8 @@ fn nothing_needs_a_command_that_can_be_renamed() {
     };
     assert_eq!(conn.int("WAIT 1 10000"), 1);
     agrees(&replica);
+    let told: Vec<String> = events.drain().iter().map(event_line).collect();
+    assert_eq!(told, ["expire renewed", "expire freed", "del released", "expire renewed", "del freed"]);
     server.kill9();
     server.restart();
     agrees(&server);
