@@ -16,7 +16,7 @@ const STEPS_MAX: usize = 1_000;
 /// How soon to ask again whether writes are allowed, in ms.
 const PAUSED_MS: i64 = 5;
 /// Keys looked at per tick without a sign that they changed.
-const PATROL_KEYS: usize = 64;
+const PATROL_KEYS: usize = 256;
 
 /// Called by the timer.
 pub fn tick(ctx: Ctx<'_>) {

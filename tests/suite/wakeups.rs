@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Conn, PATIENCE, Server, ServerKind, Value, cmd, grant, int, items, server_kind, wait_until};
+use crate::support::{
+    Conn, PATIENCE, Server, ServerKind, Value, Waiter, cmd, grant, int, items, server_kind, wait_until,
+};
 use crate::waiting_cost::{crowd, spacious};
 
 /// A server that removes no key by itself: what is granted here, the module's own clock and ears have granted.
@@ -434,4 +436,32 @@ fn a_restored_lock_is_waited_for_and_recognised() {
     rival.assert_waiting();
     assert_eq!(conn.int("PRLOCK.RELEASE k mine"), 1);
     rival.granted();
+}
+
+/// docs/operations.md: what gives no sign, DEL of a plain string and PEXPIRE, is found by looking at the keys in turn, so many
+/// at a time that even one of hundreds waits for moments only.
+#[test]
+fn a_change_without_a_sign_is_soon_found_among_hundreds_of_queues() {
+    const KEYS: usize = 200;
+    let server = Server::start();
+    let mut conn = server.conn();
+    let mut waiters: Vec<Waiter> = (0..KEYS)
+        .map(|number| {
+            conn.ok(cmd(&format!("SET s{number} t PX 600000")));
+            server.background(cmd(&format!("PRLOCK.CLAIM s{number} PX 60000 BLOCK 0")))
+        })
+        .collect();
+    wait_until("all to wait", PATIENCE, || (server.stat("waiters") == KEYS as i64).then_some(()));
+    let mut late_ms: Vec<i64> = (0..KEYS)
+        .step_by(20)
+        .map(|number| {
+            let line = if number % 40 == 0 { format!("DEL s{number}") } else { format!("PEXPIRE s{number} 1") };
+            let at_ms = conn.time_ms();
+            conn.ok(cmd(&line));
+            granted_at_ms(waiters[number].granted().fence) - at_ms
+        })
+        .collect();
+    late_ms.sort_unstable();
+    // One turn takes 25 ms; the half of them, so that a busy machine's pauses don't count.
+    assert!(late_ms[late_ms.len() / 2] < 100, "{late_ms:?}");
 }
