@@ -28,7 +28,7 @@ fn fill(server: &Server) -> Tokens {
             tokens.insert((db, key), blob.to_vec());
         }
         for line in [
-            "PRLOCK.CLAIM lingers PX 3600000 TOKEN t LINGER 60000",
+            "PRLOCK.CLAIM lingers PX 3600000 TOKEN t LINGER 1800000",
             "PRLOCK.CLAIM renewed PX 3600000 TOKEN t",
             "PRLOCK.CLAIM forever PX 3600000 TOKEN t",
             "PRLOCK.CLAIM before PX 3600000 TOKEN t",
@@ -284,8 +284,8 @@ fn an_rdb_without_locks_needs_no_module() {
 #[test]
 fn a_cut_rdb_is_refused() {
     let server = Server::start();
-    server.conn().claim("lock");
-    server.conn().claim("more");
+    server.conn().claim_px("lock", 3_600_000);
+    server.conn().claim_px("more", 3_600_000);
     server.conn().ok(("SAVE",));
     server.stop();
     let path = server.folder().join("dump.rdb");

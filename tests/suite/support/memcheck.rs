@@ -25,6 +25,11 @@ pub fn stretched(time: Duration) -> Duration {
     if is_on() && time >= PATIENCE_LEAST { time * STRETCH } else { time }
 }
 
+/// A promise in ms, such as the module's for a wake-up, which memcheck cannot keep.
+pub fn slowed_ms(ms: i64) -> i64 {
+    if is_on() { ms * i64::from(STRETCH) } else { ms }
+}
+
 /// What starts `program`: the program itself, or valgrind around it, which becomes the same process.
 pub(super) fn command(program: &Path) -> Command {
     let Some(folder) = folder() else { return Command::new(program) };
