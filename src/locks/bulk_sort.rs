@@ -22,20 +22,28 @@ fn abstract_of(rest: &[u8]) -> u64 {
 }
 
 /// Parts of locks, abstracted: how many bytes all of them have in common.
-struct Common(usize);
+struct Common<'a> {
+    first: Option<&'a [u8]>,
+    len: usize,
+}
 
-impl Common {
-    fn of(locks: &[Lock], part: impl Fn(&Lock) -> &[u8]) -> Self {
-        let Some(first) = locks.first() else { return Self(0) };
-        let first = part(first);
-        Self(locks.iter().fold(first.len(), |common, lock| {
-            first.iter().zip(part(lock)).take(common).take_while(|(a, b)| a == b).count()
-        }))
+impl<'a> Common<'a> {
+    fn new() -> Self {
+        Self { first: None, len: 0 }
     }
 
-    fn abstract_of(&self, part: &[u8]) -> u64 {
-        abstract_of(part.get(self.0..).unwrap_or_default())
+    fn add(&mut self, part: &'a [u8]) {
+        match self.first {
+            None => (self.first, self.len) = (Some(part), part.len()),
+            // Nearly always the same as of the parts before, and then compared in one go.
+            Some(first) if first.get(..self.len) == part.get(..self.len) => {}
+            Some(first) => self.len = first.iter().zip(part).take(self.len).take_while(|(a, b)| a == b).count(),
+        }
     }
+}
+
+fn behind(common: usize, part: &[u8]) -> u64 {
+    abstract_of(part.get(common..).unwrap_or_default())
 }
 
 /// The order of two parts with these abstracts.
@@ -50,21 +58,50 @@ fn compare<'a>(a: u64, b: u64, parts: impl FnOnce() -> (&'a [u8], &'a [u8])) -> 
     })
 }
 
-/// The locks in the order of their keys, and in that of holders and, within one, of keys. Every lock is looked at in the
-/// order given, which after a load is that of the memory, and while sorting only where its abstract leaves a doubt.
-pub fn by_key_and_by_holder(locks: Vec<Lock>) -> (Vec<Lock>, Vec<Lock>) {
-    let (keys, holders) = (Common::of(&locks, Lock::key), Common::of(&locks, Lock::holder));
-    let mut by_holder: Vec<(u64, u64, Lock)> = Vec::with_capacity(locks.len());
-    by_holder.extend(
-        locks.iter().map(|lock| (holders.abstract_of(lock.holder()), keys.abstract_of(lock.key()), lock.clone())),
-    );
-    let mut by_key: Vec<(u64, Lock)> = Vec::with_capacity(locks.len());
-    by_key.extend(by_holder.iter().zip(locks).map(|((_, key, _), lock)| (*key, lock)));
-    by_key.sort_unstable_by(|a, b| compare(a.0, b.0, || (a.1.key(), b.1.key())));
-    by_holder.sort_unstable_by(|a, b| {
-        compare(a.0, b.0, || (a.2.holder(), b.2.holder())).then_with(|| compare(a.1, b.1, || (a.2.key(), b.2.key())))
-    });
-    (by_key.into_iter().map(|(_, lock)| lock).collect(), by_holder.into_iter().map(|(_, _, lock)| lock).collect())
+/// Locks in every order that the registry keeps.
+pub struct Sorted {
+    /// Those without a holder, by key.
+    pub unnamed: Vec<Lock>,
+    /// The others, by key.
+    pub by_key: Vec<Lock>,
+    /// The same by holder, and by key among the locks of one.
+    pub by_holder: Vec<Lock>,
+}
+
+impl Sorted {
+    /// Every lock is looked at in the order given, which after a load is that of the memory, and while sorting only where
+    /// its abstract leaves a doubt.
+    pub fn new(locks: Vec<Lock>) -> Self {
+        let (mut keys, mut holders) = (Common::new(), Common::new());
+        for lock in &locks {
+            keys.add(lock.key());
+            if !lock.holder().is_empty() {
+                holders.add(lock.holder());
+            }
+        }
+        let (keys, holders) = (keys.len, holders.len);
+        let mut unnamed: Vec<(u64, Lock)> = Vec::new();
+        let mut named: Vec<(u64, u64, Lock, Lock)> = Vec::new();
+        for lock in locks {
+            let key = behind(keys, lock.key());
+            match lock.holder() {
+                [] => unnamed.push((key, lock)),
+                // The second share is taken now: to count it looks at the lock.
+                holder => named.push((key, behind(holders, holder), lock.clone(), lock)),
+            }
+        }
+        unnamed.sort_unstable_by(|a, b| compare(a.0, b.0, || (a.1.key(), b.1.key())));
+        named.sort_unstable_by(|a, b| compare(a.0, b.0, || (a.2.key(), b.2.key())));
+        let (by_key, mut by_holder): (Vec<Lock>, Vec<(u64, Lock)>) =
+            named.into_iter().map(|(_, holder, one, other)| (one, (holder, other))).unzip();
+        // Locks of one holder stay in the order of their keys.
+        by_holder.sort_by(|a, b| compare(a.0, b.0, || (a.1.holder(), b.1.holder())));
+        Self {
+            unnamed: unnamed.into_iter().map(|(_, lock)| lock).collect(),
+            by_key,
+            by_holder: by_holder.into_iter().map(|(_, lock)| lock).collect(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -87,8 +124,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
         #[test]
-        fn both_orders_are_those_of_a_plain_sort(
+        fn every_order_is_that_of_a_plain_sort(
             head in prop::collection::vec(any::<u8>(), 0..4),
+            holder_head in prop::collection::vec(any::<u8>(), 0..4),
             parts in prop::collection::btree_map(part(), part(), 0..20).prop_map(|map| map.into_iter().collect::<Vec<_>>()),
             turn in 0usize..20,
         ) {
@@ -98,14 +136,18 @@ mod tests {
             let locks: Vec<Lock> = parts
                 .iter()
                 .enumerate()
-                .map(|(n, (key, holder))| lock(&[&head[..], key].concat(), &[&head[..], holder].concat(), n as u64 + 1))
+                .map(|(n, (key, holder))| lock(&[&head[..], key].concat(), &[&holder_head[..], holder].concat(), n as u64 + 1))
                 .collect();
-            let (by_key, by_holder) = by_key_and_by_holder(locks.clone());
-            let mut expected = locks.clone();
+            let sorted = Sorted::new(locks.clone());
+            let same = |a: &[Lock], b: &[Lock]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.is(b));
+            let mut expected = locks;
             expected.sort_by(|a, b| a.key().cmp(b.key()));
-            prop_assert!(by_key.iter().zip(&expected).all(|(a, b)| a.is(b)) && by_key.len() == locks.len());
-            expected.sort_by(|a, b| (a.holder(), a.key()).cmp(&(b.holder(), b.key())));
-            prop_assert!(by_holder.iter().zip(&expected).all(|(a, b)| a.is(b)) && by_holder.len() == locks.len());
+            let (unnamed, mut named): (Vec<Lock>, Vec<Lock>) =
+                expected.into_iter().partition(|lock| lock.holder().is_empty());
+            prop_assert!(same(&sorted.unnamed, &unnamed));
+            prop_assert!(same(&sorted.by_key, &named));
+            named.sort_by(|a, b| a.holder().cmp(b.holder()));
+            prop_assert!(same(&sorted.by_holder, &named));
         }
     }
 }

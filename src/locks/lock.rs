@@ -4,7 +4,6 @@
 //! back. That matters, since the server frees values on other threads too (FLUSHALL ASYNC): whoever lets go last frees,
 //! and what changes after the grant is atomic.
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::Relaxed};
 
@@ -235,14 +234,4 @@ impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lock").field("key", &self.key()).field("fence", &self.fence()).finish_non_exhaustive()
     }
-}
-
-/// The order of LIST: by key, bytewise; two grants of one key (one of them already over) by their address.
-pub(super) fn by_key(a: &Lock, b: &Lock) -> Ordering {
-    a.key().cmp(b.key()).then_with(|| a.address().cmp(&b.address()))
-}
-
-/// The order in which one holder's locks lie side by side.
-pub(super) fn by_holder(a: &Lock, b: &Lock) -> Ordering {
-    a.holder().cmp(b.holder()).then_with(|| by_key(a, b))
 }

@@ -13,6 +13,7 @@ pub mod number;
 pub mod outcome;
 pub mod queue;
 pub mod registry;
+pub mod shelves;
 pub mod state;
 pub mod stats;
 pub mod token;

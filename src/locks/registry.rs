@@ -2,19 +2,18 @@
 //!
 //! Most locks are claimed and released within moments and never listed, so order is made late. A new lock goes to the end
 //! of `fresh`, and leaves it, in constant time; only what is still there when `fresh` overflows, or when somebody lists,
-//! is put into the two ordered sets. A lock that leaves the sets is first only marked dead, and dead ones are taken out in
-//! small sorted batches, whose neighbours share the way down the tree. Both bounds are small, so no single command pays
+//! is put into the ordered sets ([`super::shelves`]). A lock that leaves the sets is first only marked dead, and dead ones
+//! are taken out in small sorted batches, whose neighbours share a shelf. Both bounds are small, so no single command pays
 //! for many.
 //!
 //! A lock is registered once in its life; under another name it becomes another lock ([`Lock::renamed`]).
 
-use std::borrow::Borrow;
-use std::cmp::Ordering;
-use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use super::bulk_sort::by_key_and_by_holder;
-use super::lock::{Lock, by_holder, by_key};
+use super::Bytes;
+use super::bulk_sort::Sorted;
+use super::lock::Lock;
+use super::shelves::{self, ByHolder, ByKey, Order, Shelves};
 
 /// Locks that may be out of order before the oldest of them are put in order.
 const FRESH_MAX: usize = 512;
@@ -41,81 +40,12 @@ const ADRIFT: u32 = u32::MAX - 3;
 /// Was registered once; neither registered nor noted any more.
 const REMOVED: u32 = u32::MAX - 4;
 
-/// What both ordered sets, and a place in them, are ordered by: holder (empty in the set by key), key, address.
-trait Ranked {
-    fn rank(&self) -> (&[u8], &[u8], usize);
-}
-
-impl PartialEq for dyn Ranked + '_ {
-    fn eq(&self, other: &Self) -> bool {
-        self.rank() == other.rank()
-    }
-}
-impl Eq for dyn Ranked + '_ {}
-impl PartialOrd for dyn Ranked + '_ {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for dyn Ranked + '_ {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.rank().cmp(&other.rank())
-    }
-}
-
-/// A place between two locks of a set.
-struct Probe<'a>(&'a [u8], &'a [u8], usize);
-
-impl Ranked for Probe<'_> {
-    fn rank(&self) -> (&[u8], &[u8], usize) {
-        (self.0, self.1, self.2)
-    }
-}
-
-macro_rules! ranked {
-    ($name:ident, $order:ident, |$lock:ident| $rank:expr) => {
-        #[derive(Debug)]
-        struct $name(Lock);
-        impl Ranked for $name {
-            fn rank(&self) -> (&[u8], &[u8], usize) {
-                let $lock = &self.0;
-                $rank
-            }
-        }
-        impl PartialEq for $name {
-            fn eq(&self, other: &Self) -> bool {
-                self.0.is(&other.0)
-            }
-        }
-        impl Eq for $name {}
-        impl PartialOrd for $name {
-            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-                Some(self.cmp(other))
-            }
-        }
-        impl Ord for $name {
-            fn cmp(&self, other: &Self) -> Ordering {
-                $order(&self.0, &other.0)
-            }
-        }
-        impl<'a> Borrow<dyn Ranked + 'a> for $name {
-            fn borrow(&self) -> &(dyn Ranked + 'a) {
-                self
-            }
-        }
-    };
-}
-
-ranked!(ByKey, by_key, |lock| (b"", lock.key(), lock.address().addr()));
-ranked!(ByHolder, by_holder, |lock| (lock.holder(), lock.key(), lock.address().addr()));
-
 /// The locks of one database.
 #[derive(Debug, Default)]
 struct Db {
     /// Not yet in order; each knows its index here.
     fresh: Vec<Lock>,
-    by_key: BTreeSet<ByKey>,
-    by_holder: BTreeSet<ByHolder>,
+    sets: Sets,
     /// Marked dead and still in the sets.
     dead: Vec<Lock>,
     live: usize,
@@ -162,10 +92,7 @@ impl Db {
 
     /// Forgets every lock, and the memory that many locks needed.
     fn clear(&mut self) {
-        if !self.by_key.is_empty() {
-            self.by_key.clear();
-            self.by_holder.clear();
-        }
+        self.sets.clear();
         for lock in self.fresh.drain(..).chain(self.dead.drain(..)) {
             forget(&lock);
         }
@@ -187,10 +114,7 @@ impl Db {
         for lock in &batch {
             lock.set_place(SETTLED);
         }
-        batch.sort_unstable_by(by_key);
-        self.by_key.extend(batch.iter().cloned().map(ByKey));
-        batch.sort_unstable_by(by_holder);
-        self.by_holder.extend(batch.into_iter().map(ByHolder));
+        self.sets.insert_all(batch);
     }
 
     fn settle_all(&mut self) {
@@ -203,28 +127,98 @@ impl Db {
     /// Takes the dead out of the ordered sets.
     fn bury(&mut self) {
         let mut dead = std::mem::take(&mut self.dead);
-        dead.sort_unstable_by(by_key);
-        for lock in &dead {
-            self.by_key.remove(&ByKey(lock.clone()));
-        }
-        dead.sort_unstable_by(by_holder);
-        for lock in dead.drain(..) {
-            forget(&lock);
-            self.by_holder.remove(&ByHolder(lock));
-        }
+        self.sets.remove_all(&mut dead);
+        dead.drain(..).for_each(|lock| forget(&lock));
         self.dead = dead;
     }
 
-    /// Adds many at once, most or all of which came in no order.
-    fn add_all(&mut self, locks: Vec<Lock>) {
+    /// Adds many at once, most or all of which came in no order. They are marked as settled already.
+    fn add_all(&mut self, mut locks: Vec<Lock>) {
         self.settle_all();
-        for lock in &locks {
-            lock.set_place(SETTLED);
-        }
         self.live = self.live.saturating_add(locks.len());
-        let (by_key, by_holder) = by_key_and_by_holder(locks);
-        self.by_key.append(&mut by_key.into_iter().map(ByKey).collect());
-        self.by_holder.append(&mut by_holder.into_iter().map(ByHolder).collect());
+        locks.extend(std::mem::take(&mut self.sets).into_locks());
+        self.sets = Sets::filled(locks);
+    }
+}
+
+/// The ordered sets. Most locks have no holder where nobody asks for holders, and such are in one set alone.
+#[derive(Debug, Default)]
+struct Sets {
+    /// The locks without a holder.
+    unnamed: Shelves<ByKey>,
+    /// The locks with a holder, twice.
+    by_key: Shelves<ByKey>,
+    by_holder: Shelves<ByHolder>,
+}
+
+impl Sets {
+    fn filled(locks: Vec<Lock>) -> Self {
+        let Sorted { unnamed, by_key, by_holder } = Sorted::new(locks);
+        Self {
+            unnamed: Shelves::filled(unnamed),
+            by_key: Shelves::filled(by_key),
+            by_holder: Shelves::filled(by_holder),
+        }
+    }
+
+    /// Those that come in order find their neighbours' place in the processor's caches.
+    fn insert_all(&mut self, mut batch: Vec<Lock>) {
+        batch.sort_unstable_by(|a, b| a.key().cmp(b.key()));
+        for lock in &batch {
+            if lock.holder().is_empty() {
+                self.unnamed.insert(lock.clone());
+            } else {
+                self.by_key.insert(lock.clone());
+            }
+        }
+        batch.retain(|lock| !lock.holder().is_empty());
+        batch.sort_by(|a, b| a.holder().cmp(b.holder()));
+        batch.into_iter().for_each(|lock| self.by_holder.insert(lock));
+    }
+
+    fn remove_all(&mut self, batch: &mut [Lock]) {
+        batch.sort_unstable_by(|a, b| a.key().cmp(b.key()));
+        for lock in batch.iter() {
+            if lock.holder().is_empty() {
+                self.unnamed.remove(lock);
+            } else {
+                self.by_key.remove(lock);
+            }
+        }
+        batch.sort_by(|a, b| a.holder().cmp(b.holder()));
+        batch.iter().filter(|lock| !lock.holder().is_empty()).for_each(|lock| self.by_holder.remove(lock));
+    }
+
+    fn clear(&mut self) {
+        self.unnamed.clear();
+        self.by_key.clear();
+        self.by_holder.clear();
+    }
+
+    fn into_locks(self) -> impl Iterator<Item = Lock> {
+        self.unnamed.into_locks().chain(self.by_key.into_locks())
+    }
+
+    /// The next `count` live ones on this walk.
+    fn walk(&self, walk: &Walk<'_>, count: usize) -> Vec<Lock> {
+        match walk.holder {
+            Some(b"") => walk.collect(&self.unnamed, count),
+            Some(_) => walk.collect(&self.by_holder, count),
+            None => {
+                let mut locks = walk.collect(&self.unnamed, count);
+                let named = walk.collect(&self.by_key, count);
+                if locks.is_empty() {
+                    return named;
+                }
+                if !named.is_empty() {
+                    locks.extend(named);
+                    // Merges two parts that are in order.
+                    locks.sort_by(|a, b| a.key().cmp(b.key()));
+                    locks.truncate(count);
+                }
+                locks
+            }
+        }
     }
 }
 
@@ -240,29 +234,20 @@ pub struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn start(&self) -> Bound<Probe<'_>> {
-        let holder = self.holder.unwrap_or_default();
-        match self.after {
-            Some(after) if after >= self.head => Bound::Excluded(Probe(holder, after, usize::MAX)),
-            _ => Bound::Included(Probe(holder, self.head, 0)),
-        }
-    }
-
-    /// The next `count` live ones out of a set that is ordered by rank.
-    fn collect<T: Ord + for<'s> Borrow<dyn Ranked + 's>>(
-        &self,
-        set: &BTreeSet<T>,
-        lock_of: impl Fn(&T) -> &Lock,
-        count: usize,
-    ) -> Vec<Lock> {
-        let start = self.start();
-        let start: Bound<&(dyn Ranked + '_)> = match &start {
-            Bound::Included(probe) => Bound::Included(probe),
-            Bound::Excluded(probe) => Bound::Excluded(probe),
-            Bound::Unbounded => Bound::Unbounded,
+    /// The next `count` live ones out of this set.
+    fn collect<O: Order>(&self, set: &Shelves<O>, count: usize) -> Vec<Lock> {
+        let after = self.after.filter(|after| *after >= self.head);
+        let key = after.unwrap_or(self.head);
+        let mut room = Bytes::new();
+        let rank = match self.holder {
+            None | Some(b"") => key,
+            Some(holder) => {
+                shelves::by_holder(holder, key, &mut room);
+                &room
+            }
         };
-        set.range::<dyn Ranked, _>((start, Bound::Unbounded))
-            .map(lock_of)
+        let start = if after.is_some() { Bound::Excluded(rank) } else { Bound::Included(rank) };
+        set.range(start)
             .take_while(|lock| {
                 lock.key().starts_with(self.head) && self.holder.is_none_or(|holder| lock.holder() == holder)
             })
@@ -392,10 +377,7 @@ impl Registry {
     pub fn walk(&mut self, db: i32, walk: &Walk<'_>, count: usize) -> Vec<Lock> {
         let Some(db) = self.known(db) else { return Vec::new() };
         db.settle_all();
-        match walk.holder {
-            None => walk.collect(&db.by_key, |entry| &entry.0, count),
-            Some(_) => walk.collect(&db.by_holder, |entry| &entry.0, count),
-        }
+        db.sets.walk(walk, count)
     }
 
     /// Notes a lock that was read from an RDB or a payload, and may or may not become visible in `db`.
@@ -448,6 +430,7 @@ impl Registry {
                 loaded.resize_with(index.saturating_add(1), Vec::new);
             }
             if let Some(locks) = loaded.get_mut(index) {
+                lock.set_place(SETTLED);
                 locks.push(lock);
             }
         }

@@ -1,0 +1,337 @@
+//! An ordered set of locks that hardly looks at them: what orders a lock lies beside its pointer.
+//!
+//! The locks lie in order on shelves, and a tree finds the shelf by a label: bytes above every rank on the shelves before
+//! and not above any on this one. Whatever belongs on a shelf begins with what its label and the next one have in common,
+//! and four bytes behind that stand beside each lock's pointer. To find a lock's place among a hundred takes a few lines of
+//! memory, where a tree of pointers would follow one to another lock, scattered over the memory, for every comparison.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::ops::Bound::{self, Excluded, Included, Unbounded};
+
+use super::Bytes;
+use super::lock::Lock;
+
+/// Locks on a shelf before it is divided.
+const MOST: usize = 128;
+/// Locks on a shelf that is filled at once.
+const FILLED: usize = 112;
+/// A shelf with fewer is joined with a neighbour where there is room.
+const FEW: usize = 32;
+/// Places that a shelf grows and shrinks by.
+const STEP: usize = 16;
+
+/// What a set is ordered by.
+pub trait Order {
+    /// The bytes that say where a lock belongs; put together in `room` where the lock doesn't hold them as they are.
+    fn rank<'a>(lock: &'a Lock, room: &'a mut Bytes) -> &'a [u8];
+}
+
+/// By key.
+#[derive(Debug)]
+pub struct ByKey;
+
+impl Order for ByKey {
+    fn rank<'a>(lock: &'a Lock, _room: &'a mut Bytes) -> &'a [u8] {
+        lock.key()
+    }
+}
+
+/// By holder, and by key among the locks of one.
+#[derive(Debug)]
+pub struct ByHolder;
+
+impl Order for ByHolder {
+    fn rank<'a>(lock: &'a Lock, room: &'a mut Bytes) -> &'a [u8] {
+        by_holder(lock.holder(), lock.key(), room);
+        room
+    }
+}
+
+/// The rank of a lock of `holder` by holder: the holder, with its zero bytes told from its end, and the key.
+pub fn by_holder(holder: &[u8], key: &[u8], rank: &mut Bytes) {
+    rank.clear();
+    let mut parts = holder.split(|byte| *byte == 0);
+    rank.extend_from_slice(parts.next().unwrap_or_default());
+    for part in parts {
+        rank.extend_from_slice(&[0, u8::MAX]);
+        rank.extend_from_slice(part);
+    }
+    rank.extend_from_slice(&[0, 0]);
+    rank.extend_from_slice(key);
+}
+
+/// How many bytes both begin with.
+fn common(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// Four bytes of a rank behind the first `skip`, zeros behind its end. Of two ranks that begin with the same `skip` bytes,
+/// the lesser one has no greater head.
+fn head_of(rank: &[u8], skip: usize) -> u32 {
+    let rest = rank.get(skip..).unwrap_or_default();
+    if let Some(bytes) = rest.first_chunk() {
+        return u32::from_be_bytes(*bytes);
+    }
+    let mut bytes = [0; 4];
+    bytes.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+    u32::from_be_bytes(bytes)
+}
+
+/// The shortest bytes above `below` and not above `rank`, which is greater than `below`.
+fn label_between(below: &[u8], rank: &[u8]) -> Box<[u8]> {
+    rank.get(..=common(below, rank)).unwrap_or(rank).into()
+}
+
+#[derive(Debug, Default)]
+struct Shelf {
+    /// Bytes that all ranks which belong here have in common, or fewer.
+    skip: usize,
+    /// Of each lock, what follows on them. Empty where no lock has come or gone since the shelf was filled at once.
+    heads: Vec<u32>,
+    locks: Vec<Lock>,
+}
+
+impl Shelf {
+    fn len(&self) -> usize {
+        self.locks.len()
+    }
+
+    fn set_heads<O: Order>(&mut self) {
+        let mut room = Bytes::new();
+        self.heads.clear();
+        self.heads.reserve_exact(self.locks.capacity());
+        self.heads.extend(self.locks.iter().map(|lock| head_of(O::rank(lock, &mut room), self.skip)));
+    }
+
+    /// Sees to it that there are heads.
+    fn with_heads<O: Order>(&mut self) -> &mut Self {
+        if self.heads.len() != self.locks.len() {
+            self.set_heads::<O>();
+        }
+        self
+    }
+
+    /// How many come before the first whose rank is not `less`.
+    fn place<O: Order>(&self, rank: &[u8], less: impl Fn(&[u8], &[u8]) -> bool) -> usize {
+        let head = head_of(rank, self.skip);
+        let (start, equal) = if self.heads.len() == self.locks.len() {
+            let start = self.heads.partition_point(|other| *other < head);
+            let rest = self.heads.get(start..).unwrap_or_default();
+            (start, rest.partition_point(|other| *other == head))
+        } else {
+            (0, self.len())
+        };
+        let doubtful = self.locks.get(start..start.saturating_add(equal)).unwrap_or_default();
+        let mut room = Bytes::new();
+        start.saturating_add(doubtful.partition_point(|lock| less(O::rank(lock, &mut room), rank)))
+    }
+
+    /// Where the first lock of this rank or a greater one is.
+    fn at<O: Order>(&self, rank: &[u8]) -> usize {
+        self.place::<O>(rank, |a, b| a < b)
+    }
+
+    /// Where the first lock of a greater rank is.
+    fn behind<O: Order>(&self, rank: &[u8]) -> usize {
+        self.place::<O>(rank, |a, b| a <= b)
+    }
+
+    fn put(&mut self, at: usize, head: u32, lock: Lock) {
+        if self.locks.len() == self.locks.capacity() {
+            self.locks.reserve_exact(STEP);
+            self.heads.reserve_exact(STEP);
+        }
+        let at = at.min(self.len());
+        self.heads.insert(at, head);
+        self.locks.insert(at, lock);
+    }
+
+    /// Returns whether it was here.
+    fn take(&mut self, head: u32, lock: &Lock) -> bool {
+        let start = self.heads.partition_point(|other| *other < head);
+        let rest = self.heads.iter().zip(&self.locks).skip(start);
+        let found = rest.take_while(|(other, _)| **other == head).position(|(_, other)| other.is(lock));
+        let Some(found) = found else { return false };
+        let at = start.saturating_add(found);
+        self.heads.remove(at);
+        self.locks.remove(at);
+        if self.locks.capacity().saturating_sub(self.len()) >= STEP * 2 {
+            self.fit(STEP);
+        }
+        true
+    }
+
+    /// Gives back memory beyond `spare` places.
+    fn fit(&mut self, spare: usize) {
+        let places = self.len().saturating_add(spare);
+        self.heads.shrink_to(places);
+        self.locks.shrink_to(places);
+    }
+
+    /// Where to divide, as near to the middle as two neighbours of different rank are, and the label of the second part.
+    fn division<O: Order>(&self) -> Option<(usize, Box<[u8]>)> {
+        let middle = self.len() / 2;
+        let outwards = (0..=middle).flat_map(|way| [middle.saturating_sub(way), middle.saturating_add(way)]);
+        outwards.filter(|at| *at > 0).find_map(|at| {
+            let (before, behind) = (self.locks.get(at.saturating_sub(1))?, self.locks.get(at)?);
+            let (mut left, mut right) = (Bytes::new(), Bytes::new());
+            let (below, rank) = (O::rank(before, &mut left), O::rank(behind, &mut right));
+            (below < rank).then(|| (at, label_between(below, rank)))
+        })
+    }
+}
+
+/// An ordered set of locks. Locks of equal rank lie in the order in which they came.
+#[derive(Debug)]
+pub struct Shelves<O> {
+    /// By their labels. The first one's is empty, so that every rank belongs somewhere.
+    shelves: BTreeMap<Box<[u8]>, Shelf>,
+    order: PhantomData<O>,
+}
+
+impl<O> Default for Shelves<O> {
+    fn default() -> Self {
+        Self { shelves: BTreeMap::new(), order: PhantomData }
+    }
+}
+
+/// The bounds of the labels of all shelves up to the one where `rank` belongs.
+fn up_to(rank: &[u8]) -> (Bound<&[u8]>, Bound<&[u8]>) {
+    (Unbounded, Included(rank))
+}
+
+impl<O: Order> Shelves<O> {
+    /// The set of these, which are in order.
+    pub fn filled(sorted: Vec<Lock>) -> Self {
+        let mut starts: Vec<(usize, Box<[u8]>)> = vec![(0, Box::default())];
+        let mut at = FILLED;
+        while let (Some(before), Some(first)) = (sorted.get(at.saturating_sub(1)), sorted.get(at)) {
+            let (mut left, mut right) = (Bytes::new(), Bytes::new());
+            let (below, rank) = (O::rank(before, &mut left), O::rank(first, &mut right));
+            if below < rank {
+                starts.push((at, label_between(below, rank)));
+                at = at.saturating_add(FILLED);
+            } else {
+                at = at.saturating_add(1);
+            }
+        }
+        let ends: Vec<(usize, usize)> = starts
+            .iter()
+            .zip(starts.iter().skip(1))
+            .map(|((_, label), (end, next))| (*end, common(label, next)))
+            .chain([(sorted.len(), 0)])
+            .collect();
+        let mut sorted = sorted.into_iter();
+        let shelves = starts.into_iter().zip(ends).map(|((start, label), (end, skip))| {
+            let locks = sorted.by_ref().take(end.saturating_sub(start)).collect();
+            (label, Shelf { skip, heads: Vec::new(), locks })
+        });
+        Self { shelves: shelves.collect(), order: PhantomData }
+    }
+
+    pub fn clear(&mut self) {
+        self.shelves.clear();
+    }
+
+    pub fn insert(&mut self, lock: Lock) {
+        if self.shelves.is_empty() {
+            self.shelves.insert(Box::default(), Shelf::default());
+        }
+        let mut room = Bytes::new();
+        let rank = O::rank(&lock, &mut room);
+        let Some((label, shelf)) = self.shelves.range_mut::<[u8], _>(up_to(rank)).next_back() else { return };
+        let shelf = shelf.with_heads::<O>();
+        let (at, head) = (shelf.behind::<O>(rank), head_of(rank, shelf.skip));
+        shelf.put(at, head, lock);
+        if shelf.len() > MOST {
+            let label = label.clone();
+            self.divide(&label);
+        }
+    }
+
+    pub fn remove(&mut self, lock: &Lock) {
+        let mut room = Bytes::new();
+        let rank = O::rank(lock, &mut room);
+        let Some((label, shelf)) = self.shelves.range_mut::<[u8], _>(up_to(rank)).next_back() else { return };
+        let shelf = shelf.with_heads::<O>();
+        if shelf.take(head_of(rank, shelf.skip), lock) && shelf.len() < FEW && shelf.len() & 7 == 0 {
+            let label = label.clone();
+            let next = self.next(&label);
+            self.join_with_previous(&label);
+            if let Some(next) = next {
+                self.join_with_previous(&next);
+            }
+        }
+    }
+
+    /// Everything of this order, ascending, from `rank` on or behind it.
+    pub fn range(&self, rank: Bound<&[u8]>) -> impl Iterator<Item = &Lock> {
+        let start = match rank {
+            Included(rank) | Excluded(rank) => rank,
+            Unbounded => &[],
+        };
+        let first = self.shelves.range::<[u8], _>(up_to(start)).next_back();
+        let at = first.map_or(0, |(_, shelf)| match rank {
+            Excluded(rank) => shelf.behind::<O>(rank),
+            Included(rank) => shelf.at::<O>(rank),
+            Unbounded => 0,
+        });
+        let label: &[u8] = first.map_or(&[], |(label, _)| label);
+        let shelves = self.shelves.range::<[u8], _>((Included(label), Unbounded));
+        shelves.flat_map(|(_, shelf)| &shelf.locks).skip(at)
+    }
+
+    pub fn into_locks(self) -> impl Iterator<Item = Lock> {
+        self.shelves.into_values().flat_map(|shelf| shelf.locks)
+    }
+
+    fn next(&self, label: &[u8]) -> Option<Box<[u8]>> {
+        self.shelves.range::<[u8], _>((Excluded(label), Unbounded)).next().map(|(label, _)| label.clone())
+    }
+
+    fn divide(&mut self, label: &[u8]) {
+        let next = self.next(label);
+        let Some(left) = self.shelves.get_mut(label) else { return };
+        let Some((at, middle)) = left.division::<O>() else { return };
+        let mut right = Shelf { skip: left.skip, heads: left.heads.split_off(at), locks: left.locks.split_off(at) };
+        left.fit(STEP);
+        let right_skip = next.map_or(0, |next| common(&middle, &next));
+        for (shelf, skip) in [(left, common(label, &middle)), (&mut right, right_skip)] {
+            // New heads take a look at all locks: worth it once the old ones begin with two bytes that are all the same.
+            if skip > shelf.skip.saturating_add(1) {
+                shelf.skip = skip;
+                shelf.set_heads::<O>();
+            }
+        }
+        self.shelves.insert(middle, right);
+    }
+
+    /// Joins this shelf with the one before, if together they leave room.
+    fn join_with_previous(&mut self, label: &[u8]) {
+        let Some(len) = self.shelves.get(label).map(Shelf::len) else { return };
+        let Some((before, previous)) = self.shelves.range::<[u8], _>((Unbounded, Excluded(label))).next_back() else {
+            return;
+        };
+        if len > 0 && previous.len().saturating_add(len) > MOST - FEW {
+            return;
+        }
+        let before = before.clone();
+        let skip = self.next(label).map_or(0, |next| common(&before, &next));
+        let Some(shelf) = self.shelves.remove(label) else { return };
+        let Some(previous) = self.shelves.get_mut(&before) else { return };
+        let is_same = skip >= previous.skip && previous.skip == shelf.skip;
+        let (from, count) = (previous.len(), shelf.len());
+        previous.skip = previous.skip.min(skip);
+        previous.locks.extend(shelf.locks);
+        if is_same && previous.heads.len() == from && shelf.heads.len() == count {
+            previous.heads.extend(shelf.heads);
+        } else {
+            previous.set_heads::<O>();
+        }
+        previous.fit(STEP);
+    }
+}
+
+#[cfg(test)]
+mod tests;
