@@ -234,6 +234,33 @@ fn a_user_s_rights_decide_what_is_seen_and_done() {
     lister.shows(&["2 locks", "other:1", "no counters: user 'lister'"]);
 }
 
+/// The README's own lines, as they stand there.
+#[test]
+fn the_rights_that_the_readme_names_are_enough() {
+    let readme = include_str!("../README.md");
+    let lines: Vec<&str> = readme.lines().filter(|line| line.starts_with("ACL SETUSER looker ")).collect();
+    let [to_look, to_free] = lines[..] else { panic!("{lines:?}") };
+    let words =
+        |line: &'static str| -> Vec<&str> { line.split('#').next().unwrap_or(line).split_whitespace().collect() };
+    let server = Server::start();
+    server.call(&words(to_look));
+    let address = format!("redis://looker@127.0.0.1:{}/2", server.port);
+    let mut screen = Screen::open_with(120, 24, &[&address, "--every", "0.2"], &[("REDISCLI_AUTH", "secret")]);
+    screen.shows(&["no locks are held in database 2", "claims granted 0"]);
+    server.call(&[
+        "EVAL",
+        "redis.call('SELECT', 2) return redis.call('PRLOCK.CLAIM', KEYS[1], 'EX', 600)",
+        "1",
+        "order:1",
+    ]);
+    screen.shows(&["1 lock ", "order:1"]);
+    screen.press("fy");
+    screen.shows(&["not freed: user 'looker' may not do this"]);
+    server.call(&words(to_free));
+    screen.press("fy");
+    screen.shows(&["freed order:1", "no locks are held in database 2"]);
+}
+
 #[test]
 fn tls_works_with_the_certificates_that_it_is_given() {
     let folder = std::env::temp_dir().join(format!("prlock-top-tls-{}", std::process::id()));
