@@ -45,7 +45,7 @@ impl Command for Claim {
                 .about(c"The secret that renews and releases, 1 to 512 bytes; without it the server makes one."),
             Arg::after(c"HOLDER", c"holder", ArgKind::String)
                 .optional()
-                .about(c"A public label, at most 512 bytes; without it the connection's name."),
+                .about(c"A public label, at most 512 bytes; without it the connection's name, if that is no longer."),
             Arg::plain(
                 c"conflict",
                 ArgKind::OneOf(&[
