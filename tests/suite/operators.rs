@@ -307,6 +307,13 @@ fn a_replica_has_the_gauges_and_not_the_counters() {
     crate::support::wait_for_offset_equal(&server, &replica);
     ledger.last_fence = fields(&replica)["last_fence"];
     ledger.moved("a replicated expiry", "");
+    for flush in ["FLUSHDB", "FLUSHALL ASYNC"] {
+        conn.granted("PRLOCK.CLAIM k PX 600000 TOKEN t");
+        conn.ok(cmd(flush));
+        crate::support::wait_for_offset_equal(&server, &replica);
+        ledger.last_fence = fields(&replica)["last_fence"];
+        ledger.moved("a replicated flush", "");
+    }
 
     conn.granted("PRLOCK.CLAIM k PX 600000 TOKEN t");
     let mut waiter = server.waits("PRLOCK.CLAIM k PX 600000 BLOCK 0");
