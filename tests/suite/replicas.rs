@@ -329,3 +329,24 @@ fn a_grant_that_did_not_arrive_is_lost_and_its_holder_is_told() {
         new.wait_in_sync_with(&old);
     }
 }
+
+/// CASES 60: WAIT tells the truth behind a claim that waited, too, whatever ended the wait: the grant is newer than the command.
+#[test]
+fn wait_behind_a_claim_that_waited_counts_its_grant() {
+    let primary = Server::start();
+    let replica = primary.replica();
+    let mut conn = primary.conn();
+    for (ttl_ms, end) in [(600_000, "PRLOCK.RELEASE k t"), (600_000, "DEL k"), (1_000, "PING")] {
+        conn.granted(&format!("PRLOCK.CLAIM k PX {ttl_ms} TOKEN t"));
+        let mut waiter = primary.waits("PRLOCK.CLAIM k PX 600000 TOKEN w BLOCK 0");
+        wait_for_offset_equal(&primary, &replica);
+        replica.sigstop();
+        conn.ok(cmd(end));
+        waiter.granted();
+        assert_eq!(waiter.raw().call(("WAIT", 1, 100)), Ok(Value::Int(0)), "{end}: it has not arrived");
+        replica.sigcont();
+        assert_eq!(waiter.raw().call(("WAIT", 1, PATIENCE.as_millis() as i64)), Ok(Value::Int(1)), "{end}");
+        assert_eq!(replica.conn().lock_number("k", "fence"), conn.lock_number("k", "fence"), "{end}");
+        conn.ok(("DEL", "k"));
+    }
+}
