@@ -29,11 +29,16 @@ pub fn tick(ctx: Ctx<'_>) {
         events::watch_turns(false);
         return;
     }
-    if ctx.may_write() && (!is_due || ctx.takes_writes()) {
+    let may_write = ctx.may_write();
+    let does_due = may_write && (!is_due || ctx.takes_writes());
+    if does_due {
         do_jobs(ctx);
         serve_dirty(ctx);
+    }
+    if may_write {
         patrol(ctx);
-    } else if is_due {
+    }
+    if is_due && !does_due {
         // Kept for later, except on a replica, where nobody waits any more and the primary keeps the locks.
         if ctx.flags().is_writable() {
             end_waits();

@@ -1,6 +1,6 @@
 //! A server in trouble is not a lost lock: every refusal of the server's own is its error, and never 0 or null. CASES 22.
 
-use crate::support::{Conn, PATIENCE, Server, Value, cmd, items, wait_until};
+use crate::support::{Conn, PATIENCE, Server, Value, cmd, items, text, wait_until};
 
 const WRITES: [&str; 4] =
     ["PRLOCK.CLAIM k PX 60000 TOKEN t", "PRLOCK.RENEW k t PX 60000", "PRLOCK.RELEASE k t", "PRLOCK.REVOKE h"];
@@ -205,6 +205,26 @@ fn nothing_is_granted_where_a_claim_would_be_refused() {
         wait_until("the linger", PATIENCE, || (conn.listed() == ["lapses", "string"]).then_some(()));
         conn.ok(cmd("DEL lapses string"));
     }
+}
+
+/// Nobody waits in silence meanwhile where the node no longer serves the key.
+#[test]
+fn a_slot_that_leaves_ends_the_wait_also_where_writes_are_refused() {
+    let server = Server::builder().config("cluster-enabled", "yes").start();
+    let mut conn = server.conn();
+    conn.ok(cmd("CLUSTER ADDSLOTSRANGE 0 16383"));
+    wait_until("the cluster is up", PATIENCE, || {
+        text(&conn.ok(cmd("CLUSTER INFO"))).contains("cluster_state:ok").then_some(())
+    });
+    conn.granted("PRLOCK.CLAIM k PX 500 TOKEN t");
+    let mut waiter = server.waits("PRLOCK.CLAIM k PX 60000 TOKEN w BLOCK 0");
+    let until_ms = conn.int("PEXPIRETIME k");
+    conn.ok(cmd("CONFIG SET min-replicas-to-write 1"));
+    conn.wait_past(until_ms + 100);
+    waiter.assert_waiting();
+    let slot = conn.int("CLUSTER KEYSLOT k");
+    conn.ok(("CLUSTER", "DELSLOTS", slot));
+    assert!(waiter.failed().starts_with("TRYAGAIN"));
 }
 
 /// A server that is still loading.
