@@ -10,6 +10,8 @@ use redis::Value;
 use crate::run::Run;
 use crate::support::{PATIENCE, Raw, Server, info_number_on, int, wait_until};
 
+/// Kinds of things that are done.
+const KINDS: u32 = 10;
 /// Commands sent at once.
 const PIPELINE: usize = 500;
 /// Used memory in the end, beside that of the same server before.
@@ -22,9 +24,12 @@ const LATENCY_FACTOR: u32 = 5;
 pub fn soak(run: &Run) -> String {
     let server = Server::start();
     let mut rng = run.rng(0);
-    // Once through everything, so that what is allocated at first use is there.
+    // Some times through everything, so that what is allocated at first use is there: the server keeps helpers for as many
+    // clients as ever waited at once.
     let mut counts = Counts::default();
-    churn(&server, &mut rng, &mut counts, Duration::from_millis(500));
+    let mut raw = server.raw();
+    (0..3).flat_map(|_| 0..KINDS).for_each(|kind| step(&server, &mut raw, &mut rng, &mut counts, kind));
+    raw.close();
     let before = Footprint::of(&server);
     let latency_before = median_latency(&server);
 
@@ -107,59 +112,65 @@ fn churn(server: &Server, rng: &mut StdRng, counts: &mut Counts, time: Duration)
     let start = Instant::now();
     let mut raw = server.raw();
     while start.elapsed() < time {
-        match rng.random_range(0..10) {
-            0..5 => {
-                // Claimed and released.
-                let number: u64 = rng.random_range(0..1_000_000);
-                let pairs: Vec<Vec<String>> = (0..PIPELINE as u64 / 2)
-                    .flat_map(|step| {
-                        let key = format!("soak-{}", number + step);
-                        [
-                            claim(&key, 60_000, &["TOKEN", "t", "HOLDER", "worker"]),
-                            vec!["PRLOCK.RELEASE".to_owned(), key, "t".to_owned()],
-                        ]
-                    })
-                    .collect();
-                send(&mut raw, &pairs);
-                counts.released += PIPELINE as u64 / 2;
-            }
-            5 | 6 => {
-                // Left to lapse.
-                let number: u64 = rng.random();
-                let ttl_ms = rng.random_range(1..300);
-                let claims: Vec<_> = (0..PIPELINE as u64)
-                    .map(|step| claim(&format!("lapse-{}", number.wrapping_add(step)), ttl_ms, &["HOLDER", "worker"]))
-                    .collect();
-                send(&mut raw, &claims);
-                counts.lapsed += PIPELINE as u64;
-            }
-            7 => {
-                // Held by somebody else.
-                let claims: Vec<_> = (0..PIPELINE).map(|_| claim("contended", 100, &[])).collect();
-                send(&mut raw, &claims);
-                counts.refused += PIPELINE as u64;
-            }
-            8 => {
-                // Waited for, by clients that then close; and what they hold lingers.
-                send(&mut raw, &[claim("awaited", 5, &["STEAL"])]);
-                let mut waiters: Vec<_> = (0..20)
-                    .map(|_| {
-                        let linger = rng.random_range(0..20).to_string();
-                        server.background(claim("awaited", 60_000, &["BLOCK", "50", "LINGER", &linger]))
-                    })
-                    .collect();
-                waiters[0].reply(PATIENCE).expect("a grant or the end of the wait");
-                waiters.into_iter().for_each(crate::support::Waiter::disconnect);
-                counts.waited += 20;
-                counts.lingered += 1;
-            }
-            _ => {
-                send(&mut raw, &[vec!["FLUSHALL".to_owned(), if rng.random() { "ASYNC" } else { "SYNC" }.to_owned()]]);
-                counts.flushed += 1;
-            }
-        }
+        let kind = rng.random_range(0..KINDS);
+        step(server, &mut raw, rng, counts, kind);
     }
     raw.close();
+}
+
+/// One thing of the kind of this number, below [`KINDS`].
+fn step(server: &Server, raw: &mut Raw, rng: &mut StdRng, counts: &mut Counts, kind: u32) {
+    match kind {
+        0..5 => {
+            // Claimed and released.
+            let number: u64 = rng.random_range(0..1_000_000);
+            let pairs: Vec<Vec<String>> = (0..PIPELINE as u64 / 2)
+                .flat_map(|step| {
+                    let key = format!("soak-{}", number + step);
+                    [
+                        claim(&key, 60_000, &["TOKEN", "t", "HOLDER", "worker"]),
+                        vec!["PRLOCK.RELEASE".to_owned(), key, "t".to_owned()],
+                    ]
+                })
+                .collect();
+            send(raw, &pairs);
+            counts.released += PIPELINE as u64 / 2;
+        }
+        5 | 6 => {
+            // Left to lapse.
+            let number: u64 = rng.random();
+            let ttl_ms = rng.random_range(1..300);
+            let claims: Vec<_> = (0..PIPELINE as u64)
+                .map(|step| claim(&format!("lapse-{}", number.wrapping_add(step)), ttl_ms, &["HOLDER", "worker"]))
+                .collect();
+            send(raw, &claims);
+            counts.lapsed += PIPELINE as u64;
+        }
+        7 => {
+            // Held by somebody else.
+            let claims: Vec<_> = (0..PIPELINE).map(|_| claim("contended", 100, &[])).collect();
+            send(raw, &claims);
+            counts.refused += PIPELINE as u64;
+        }
+        8 => {
+            // Waited for, by clients that then close; and what they hold lingers.
+            send(raw, &[claim("awaited", 5, &["STEAL"])]);
+            let mut waiters: Vec<_> = (0..20)
+                .map(|_| {
+                    let linger = rng.random_range(0..20).to_string();
+                    server.background(claim("awaited", 60_000, &["BLOCK", "50", "LINGER", &linger]))
+                })
+                .collect();
+            waiters[0].reply(PATIENCE).expect("a grant or the end of the wait");
+            waiters.into_iter().for_each(crate::support::Waiter::disconnect);
+            counts.waited += 20;
+            counts.lingered += 1;
+        }
+        _ => {
+            send(raw, &[vec!["FLUSHALL".to_owned(), if rng.random() { "ASYNC" } else { "SYNC" }.to_owned()]]);
+            counts.flushed += 1;
+        }
+    }
 }
 
 fn claim(key: &str, ttl_ms: u64, options: &[&str]) -> Vec<String> {
