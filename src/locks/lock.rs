@@ -5,10 +5,11 @@
 //! and what changes after the grant is atomic.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, Ordering::Relaxed};
 
 use triomphe::ThinArc;
 
+use super::fence::FENCE_LIMIT;
 use super::{Bytes, token};
 
 /// What a grant says, borrowed: the parts from which a [`Lock`] is made and into which a codec writes it.
@@ -32,24 +33,40 @@ pub struct Grant<'a> {
     pub linger_ms: Option<i64>,
 }
 
-/// The fixed part of a lock. The bytes behind it hold: token, holder, linger (8 bytes, if any), key.
+/// The fixed part of a lock, in as few bytes as it goes: there may be millions. The bytes behind it hold: token, holder,
+/// when it was granted (8 bytes, unless the fence tells), linger (8 bytes, if any), key.
 #[derive(Debug)]
 pub struct Head {
-    fence: u64,
-    claimed_at_ms: i64,
+    /// The fence, which has 53 bits; above it the token's length less one, and two flags.
+    fence_and_token: u64,
     renewed_at_ms: AtomicI64,
     renewals: AtomicU32,
     /// Where the registry keeps it; see `registry.rs`.
-    place: AtomicU32,
-    token_len: u16,
-    holder_len: u16,
-    token_halved: bool,
-    lingers: bool,
-    /// The keyspace has let go of it.
-    gone: AtomicBool,
+    place: AtomicU16,
+    /// The holder's length, which never changes, and two flags.
+    holder: AtomicU16,
 }
 
-const LINGER_BYTES: usize = size_of::<i64>();
+/// Above these lies the token's length.
+const FENCE_BITS: u32 = FENCE_LIMIT.trailing_zeros();
+/// Of `fence_and_token`: the token is packed.
+const HALVED: u64 = 1 << 63;
+/// Of `fence_and_token`: there is a linger.
+const LINGERS: u64 = 1 << 62;
+/// Of `holder`: its length.
+const HOLDER_LEN: u16 = (1 << 10) - 1;
+/// Of `holder`: the time of the grant is not that of the fence, which is a time in microseconds as a rule.
+const DATED: u16 = 1 << 14;
+/// Of `holder`: the keyspace has let go of the lock.
+const GONE: u16 = 1 << 15;
+
+/// Bytes of a time among the bytes of a lock.
+const TIME_BYTES: usize = size_of::<i64>();
+
+/// When a lock of this fence was granted, if nothing else is said.
+fn time_of(fence: u64) -> i64 {
+    (fence / 1_000) as i64
+}
 
 /// The one allocation of a lock. Public for `server/value.rs` only, which makes it from the keyspace's pointer again.
 pub type Shared = ThinArc<Head, u8>;
@@ -63,14 +80,15 @@ impl Lock {
     pub fn new(key: &[u8], grant: &Grant<'_>) -> Self {
         let token = grant.token.get(..*token::TOKEN_BYTES.end()).unwrap_or(grant.token);
         let holder = grant.holder.get(..token::HOLDER_BYTES_MAX).unwrap_or(grant.holder);
+        let dated = (grant.claimed_at_ms != time_of(grant.fence)).then(|| grant.claimed_at_ms.to_ne_bytes());
         let linger = grant.linger_ms.map(i64::to_ne_bytes);
-        let linger = linger.as_ref().map_or(&[][..], |bytes| bytes);
+        let [claimed, linger] = [&dated, &linger].map(|time| time.as_ref().map_or(&[][..], |bytes| bytes));
+        let rest = [holder, claimed, linger, key];
         let mut bytes = Bytes::new();
-        let most = token.len().saturating_add(holder.len()).saturating_add(linger.len()).saturating_add(key.len());
-        bytes.resize(most, 0);
-        let (token_len, token_halved) = token::pack(token, &mut bytes);
+        bytes.resize(rest.iter().fold(token.len(), |sum, part| sum.saturating_add(part.len())), 0);
+        let (token_len, is_halved) = token::pack(token, &mut bytes);
         let mut len = token_len;
-        for part in [holder, linger, key] {
+        for part in rest {
             let end = len.saturating_add(part.len());
             if let Some(place) = bytes.get_mut(len..end) {
                 place.copy_from_slice(part);
@@ -78,17 +96,16 @@ impl Lock {
             len = end;
         }
         bytes.truncate(len);
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
         let head = Head {
-            fence: grant.fence,
-            claimed_at_ms: grant.claimed_at_ms,
+            fence_and_token: grant.fence.min(FENCE_LIMIT.saturating_sub(1))
+                | (token_len.saturating_sub(1) as u64) << FENCE_BITS
+                | flag(is_halved, HALVED)
+                | flag(grant.linger_ms.is_some(), LINGERS),
             renewed_at_ms: AtomicI64::new(grant.renewed_at_ms),
             renewals: AtomicU32::new(grant.renewals),
-            place: AtomicU32::new(u32::MAX),
-            token_len: token_len as u16,
-            holder_len: holder.len() as u16,
-            token_halved,
-            lingers: grant.linger_ms.is_some(),
-            gone: AtomicBool::new(false),
+            place: AtomicU16::new(u16::MAX),
+            holder: AtomicU16::new(holder.len() as u16 | if dated.is_some() { DATED } else { 0 }),
         };
         Self(ThinArc::from_header_and_slice(head, &bytes))
     }
@@ -122,22 +139,48 @@ impl Lock {
         self.0.slice.get(start..end).unwrap_or_default()
     }
 
-    fn holder_start(&self) -> usize {
-        usize::from(self.head().token_len)
+    fn has(&self, flag: u64) -> bool {
+        self.head().fence_and_token & flag != 0
+    }
+
+    fn holder_bits(&self) -> u16 {
+        self.head().holder.load(Relaxed)
+    }
+
+    fn token_len(&self) -> usize {
+        // Below its flags, one less than the length, which is 1 to 512.
+        usize::from((self.head().fence_and_token >> FENCE_BITS) as u16 & 0x1ff).saturating_add(1)
+    }
+
+    fn stored_token(&self) -> &[u8] {
+        self.part(0, self.token_len())
+    }
+
+    fn holder_len(&self) -> usize {
+        usize::from(self.holder_bits() & HOLDER_LEN)
+    }
+
+    fn claimed_start(&self) -> usize {
+        self.token_len().saturating_add(self.holder_len())
     }
 
     fn linger_start(&self) -> usize {
-        self.holder_start().saturating_add(usize::from(self.head().holder_len))
+        let claimed = if self.holder_bits() & DATED == 0 { 0 } else { TIME_BYTES };
+        self.claimed_start().saturating_add(claimed)
+    }
+
+    fn time_at(&self, start: usize) -> i64 {
+        i64::from_ne_bytes(self.part(start, TIME_BYTES).try_into().unwrap_or_default())
     }
 
     /// The fencing number of this grant.
     pub fn fence(&self) -> u64 {
-        self.head().fence
+        self.head().fence_and_token & FENCE_LIMIT.saturating_sub(1)
     }
 
     /// When it was granted, Unix time in ms.
     pub fn claimed_at_ms(&self) -> i64 {
-        self.head().claimed_at_ms
+        if self.holder_bits() & DATED == 0 { time_of(self.fence()) } else { self.time_at(self.claimed_start()) }
     }
 
     /// When it was last claimed or renewed, Unix time in ms.
@@ -158,54 +201,50 @@ impl Lock {
 
     /// What of the deadline remains when the holder's connection closes, in ms.
     pub fn linger_ms(&self) -> Option<i64> {
-        if !self.head().lingers {
-            return None;
-        }
-        let bytes = self.part(self.linger_start(), LINGER_BYTES);
-        Some(i64::from_ne_bytes(bytes.try_into().unwrap_or_default()))
+        self.has(LINGERS).then(|| self.time_at(self.linger_start()))
     }
 
     /// The public label of the holder.
     pub fn holder(&self) -> &[u8] {
-        self.part(self.holder_start(), usize::from(self.head().holder_len))
+        self.part(self.token_len(), self.holder_len())
     }
 
     /// The name of the key that this lock was granted, or last found, under.
     pub fn key(&self) -> &[u8] {
-        let linger = if self.head().lingers { LINGER_BYTES } else { 0 };
+        let linger = if self.has(LINGERS) { TIME_BYTES } else { 0 };
         let start = self.linger_start().saturating_add(linger);
         self.0.slice.get(start..).unwrap_or_default()
     }
 
     /// Whether `token` is the one that renews and releases this lock.
     pub fn token_is(&self, token: &[u8]) -> bool {
-        let stored = self.part(0, usize::from(self.head().token_len));
-        token::is_same(stored, self.head().token_halved, token)
+        token::is_same(self.stored_token(), self.has(HALVED), token)
     }
 
     /// Appends the token to `out`.
     pub fn token_into(&self, out: &mut Bytes) {
-        token::unpack(self.part(0, usize::from(self.head().token_len)), self.head().token_halved, out);
+        token::unpack(self.stored_token(), self.has(HALVED), out);
     }
 
     /// Where the registry keeps this lock.
-    pub(super) fn place(&self) -> u32 {
+    pub(super) fn place(&self) -> u16 {
         self.head().place.load(Relaxed)
     }
 
     /// For the registry alone.
-    pub(super) fn set_place(&self, place: u32) {
+    pub(super) fn set_place(&self, place: u16) {
         self.head().place.store(place, Relaxed);
     }
 
     /// The keyspace has let go of this lock. Called on any thread, and the only thing that freeing a value does.
     pub fn set_gone(&self) {
-        self.head().gone.store(true, Relaxed);
+        // Nothing else changes these bits.
+        self.head().holder.store(self.holder_bits() | GONE, Relaxed);
     }
 
     /// Whether the keyspace has let go of it: else it lies under some key, perhaps under a new name.
     pub fn is_gone(&self) -> bool {
-        self.head().gone.load(Relaxed)
+        self.holder_bits() & GONE != 0
     }
 
     /// The address that the keyspace keeps; the identity of this lock.
@@ -233,5 +272,55 @@ impl fmt::Debug for Lock {
     /// Without the token, which no log line may show.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lock").field("key", &self.key()).field("fence", &self.fence()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::locks::token::{HOLDER_BYTES_MAX, TOKEN_BYTES};
+    use proptest::prelude::*;
+
+    fn bytes(len: std::ops::RangeInclusive<usize>) -> impl Strategy<Value = Vec<u8>> {
+        prop::collection::vec(any::<u8>(), len)
+    }
+
+    fn token() -> impl Strategy<Value = Vec<u8>> {
+        let ends = prop_oneof![Just(1), Just(2), Just(256), Just(511), Just(512)];
+        let hex = ends.prop_map(|len: usize| vec![b'a'; len]);
+        prop_oneof![bytes(TOKEN_BYTES), "[0-9a-f]{1,64}".prop_map(String::into_bytes), hex]
+    }
+
+    proptest! {
+        #[test]
+        fn a_lock_gives_back_what_it_was_made_of(
+            token in token(),
+            holder in prop_oneof![bytes(0..=HOLDER_BYTES_MAX), Just(vec![7; HOLDER_BYTES_MAX])],
+            key in bytes(0..=300),
+            fence in prop_oneof![1..FENCE_LIMIT, Just(FENCE_LIMIT - 1)],
+            claimed in prop_oneof![Just(None), (0..=i64::MAX).prop_map(Some)],
+            renewed_at_ms in 0..=i64::MAX,
+            renewals: u32,
+            linger_ms in prop::option::of(0..=i64::MAX),
+        ) {
+            let claimed_at_ms = claimed.unwrap_or((fence / 1_000) as i64);
+            let grant = Grant { token: &token, holder: &holder, fence, claimed_at_ms, renewed_at_ms, renewals, linger_ms };
+            let lock = Lock::new(&key, &grant);
+            for is_gone in [false, true] {
+                prop_assert_eq!(lock.is_gone(), is_gone);
+                let mut out = Bytes::new();
+                lock.token_into(&mut out);
+                prop_assert_eq!(lock.grant(&out), grant);
+                prop_assert_eq!(lock.key(), &key[..]);
+                prop_assert!(lock.token_is(&token));
+                prop_assert!(!lock.token_is(&[&token[..], b"x"].concat()));
+                lock.set_gone();
+            }
+            lock.renew(7);
+            prop_assert_eq!((lock.renewed_at_ms(), lock.renewals()), (7, renewals.saturating_add(1)));
+            let saved = if claimed.is_none() { TIME_BYTES } else { 0 };
+            let parts = token.len() + holder.len() + key.len() + TIME_BYTES * 2 - saved;
+            prop_assert!(lock.heap_bytes() <= 40 + parts);
+        }
     }
 }

@@ -30,15 +30,15 @@ const ADRIFT_MIN: usize = 64;
 const LARGE: usize = 4_096;
 
 /// Not registered; lies, if anywhere, in the database and under the name it was loaded with.
-const NOWHERE: u32 = u32::MAX;
+const NOWHERE: u16 = u16::MAX;
 /// In the ordered sets.
-const SETTLED: u32 = u32::MAX - 1;
+const SETTLED: u16 = u16::MAX - 1;
 /// In the ordered sets, but no longer a lock.
-const DEAD: u32 = u32::MAX - 2;
+const DEAD: u16 = u16::MAX - 2;
 /// Unlinked from its name and noted; may live on under another one.
-const ADRIFT: u32 = u32::MAX - 3;
+const ADRIFT: u16 = u16::MAX - 3;
 /// Was registered once; neither registered nor noted any more.
-const REMOVED: u32 = u32::MAX - 4;
+const REMOVED: u16 = u16::MAX - 4;
 
 /// The locks of one database.
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ struct Db {
 
 impl Db {
     fn add(&mut self, lock: &Lock) {
-        lock.set_place(self.fresh.len() as u32);
+        lock.set_place(self.fresh.len() as u16);
         self.fresh.push(lock.clone());
         self.live = self.live.saturating_add(1);
         if self.fresh.len() > FRESH_MAX {
@@ -76,7 +76,7 @@ impl Db {
                 }
                 self.fresh.swap_remove(index);
                 if let Some(moved) = self.fresh.get(index) {
-                    moved.set_place(index as u32);
+                    moved.set_place(index as u16);
                 }
                 lock.set_place(REMOVED);
             }
@@ -109,7 +109,7 @@ impl Db {
         let kept = self.fresh.len().min(count);
         for (index, (old, new)) in self.fresh.iter_mut().zip(&mut batch).take(kept).enumerate() {
             std::mem::swap(old, new);
-            old.set_place(index as u32);
+            old.set_place(index as u16);
         }
         for lock in &batch {
             lock.set_place(SETTLED);

@@ -29,7 +29,7 @@ const ENCODING: c_int = 0;
 /// Longest stored form: the fixed head, 512 bytes of token, 512 of holder.
 const STORED_BYTES_MAX: usize = 4_096;
 /// What the registry needs for a lock, about: its places in both ordered sets.
-const REGISTRY_BYTES: usize = 40;
+const REGISTRY_BYTES: usize = 28;
 
 static TYPE: AtomicPtr<RedisModuleType> = AtomicPtr::new(ptr::null_mut());
 /// The module itself deletes a lock now, and has done what `unlink` would do.
