@@ -83,9 +83,10 @@ pub fn waiters_come_first(calls: &[Call], seen_waiting: &HashMap<Attempt, u64>) 
     let mut pairs = 0;
     for waiter in calls {
         let Some((waiting, granted)) = waiter.grant() else { continue };
-        let Some(blocked_us) = seen_waiting.get(&waiting).filter(|blocked_us| **blocked_us < waiter.end_us) else {
-            continue;
-        };
+        // The very call that was seen: a claim that is sent again after its grant lapsed, or after its connection broke, has
+        // no place from before.
+        let is_during = |at_us: &&u64| (waiter.start_us..waiter.end_us).contains(*at_us);
+        let Some(blocked_us) = seen_waiting.get(&waiting).filter(is_during) else { continue };
         for later in calls {
             let is_steal = attempt(later).is_some_and(|attempt| stole.contains(&attempt));
             let first_sent_us = attempt(later).map_or(0, |attempt| sent[&attempt].1);
@@ -110,4 +111,37 @@ pub fn waiters_come_first(calls: &[Call], seen_waiting: &HashMap<Attempt, u64>) 
         }
     }
     pairs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::Answer;
+
+    fn claim(attempt: Attempt, mode: Mode, start_us: u64, end_us: u64, fence: u64) -> Call {
+        let ask = Ask::Claim { attempt, ttl_ms: 1, mode };
+        Call { key: 0, ask, start_us, end_us, answer: Answer::Granted(fence) }
+    }
+
+    #[test]
+    fn whoever_waits_comes_before_later_claims() {
+        let seen = HashMap::from([(1, 20)]);
+        let waited = claim(1, Mode::Block, 10, 50, 7);
+        assert_eq!(waiters_come_first(&[waited.clone(), claim(2, Mode::Plain, 30, 60, 8)], &seen), 1);
+        assert_eq!(waiters_come_first(&[waited, claim(2, Mode::Steal, 30, 40, 6)], &seen), 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "came before")]
+    fn nobody_comes_before_whoever_waits() {
+        let calls = [claim(1, Mode::Block, 10, 50, 7), claim(2, Mode::Plain, 30, 40, 6)];
+        waiters_come_first(&calls, &HashMap::from([(1, 20)]));
+    }
+
+    #[test]
+    fn a_claim_sent_again_waits_anew() {
+        let calls =
+            [claim(1, Mode::Block, 10, 50, 5), claim(2, Mode::Plain, 60, 70, 6), claim(1, Mode::Plain, 80, 90, 7)];
+        assert_eq!(waiters_come_first(&calls, &HashMap::from([(1, 20)])), 1);
+    }
 }
