@@ -5,6 +5,7 @@
 //! and four bytes behind that stand beside each lock's pointer. To find a lock's place among a hundred takes a few lines of
 //! memory, where a tree of pointers would follow one to another lock, scattered over the memory, for every comparison.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
@@ -25,6 +26,11 @@ const STEP: usize = 16;
 pub trait Order {
     /// The bytes that say where a lock belongs; put together in `room` where the lock doesn't hold them as they are.
     fn rank<'a>(lock: &'a Lock, room: &'a mut Bytes) -> &'a [u8];
+
+    /// Compares the lock's rank with this one.
+    fn compare(lock: &Lock, rank: &[u8]) -> Ordering {
+        Self::rank(lock, &mut Bytes::new()).cmp(rank)
+    }
 }
 
 /// By key.
@@ -45,6 +51,22 @@ impl Order for ByHolder {
     fn rank<'a>(lock: &'a Lock, room: &'a mut Bytes) -> &'a [u8] {
         by_holder(lock.holder(), lock.key(), room);
         room
+    }
+
+    /// As a rule without putting the rank together.
+    fn compare(lock: &Lock, rank: &[u8]) -> Ordering {
+        if lock.holder().contains(&0) {
+            return Self::rank(lock, &mut Bytes::new()).cmp(rank);
+        }
+        let mut rest = rank;
+        for part in [lock.holder(), &[0, 0], lock.key()] {
+            let Some((same_len, behind)) = rest.split_at_checked(part.len()) else { return part.cmp(rest) };
+            match part.cmp(same_len) {
+                Ordering::Equal => rest = behind,
+                decided => return decided,
+            }
+        }
+        if rest.is_empty() { Ordering::Equal } else { Ordering::Less }
     }
 }
 
@@ -112,8 +134,8 @@ impl Shelf {
         self
     }
 
-    /// How many come before the first whose rank is not `less`.
-    fn place<O: Order>(&self, rank: &[u8], less: impl Fn(&[u8], &[u8]) -> bool) -> usize {
+    /// How many come before the first that compares otherwise than `is_before` says.
+    fn place<O: Order>(&self, rank: &[u8], is_before: impl Fn(Ordering) -> bool) -> usize {
         let head = head_of(rank, self.skip);
         let (start, equal) = if self.heads.len() == self.locks.len() {
             let start = self.heads.partition_point(|other| *other < head);
@@ -123,18 +145,17 @@ impl Shelf {
             (0, self.len())
         };
         let doubtful = self.locks.get(start..start.saturating_add(equal)).unwrap_or_default();
-        let mut room = Bytes::new();
-        start.saturating_add(doubtful.partition_point(|lock| less(O::rank(lock, &mut room), rank)))
+        start.saturating_add(doubtful.partition_point(|lock| is_before(O::compare(lock, rank))))
     }
 
     /// Where the first lock of this rank or a greater one is.
     fn at<O: Order>(&self, rank: &[u8]) -> usize {
-        self.place::<O>(rank, |a, b| a < b)
+        self.place::<O>(rank, Ordering::is_lt)
     }
 
     /// Where the first lock of a greater rank is.
     fn behind<O: Order>(&self, rank: &[u8]) -> usize {
-        self.place::<O>(rank, |a, b| a <= b)
+        self.place::<O>(rank, Ordering::is_le)
     }
 
     fn put(&mut self, at: usize, head: u32, lock: Lock) {
