@@ -29,8 +29,11 @@ const PATIENCE_OF_A_CLIENT: Duration = Duration::from_millis(60);
 /// How often the replica's client, who never waits, sends something.
 const LOOK_EVERY: Duration = Duration::from_millis(3);
 const DATABASES: usize = 4;
-/// What the server may need more at the end than after the first round: its own buffers and tables.
-const MEMORY_SLACK_BYTES: i64 = 1_000_000;
+/// Rounds of the shortest run: fewer would say nothing of the memory.
+const ROUNDS_LEAST: u64 = 4;
+/// What the server may need more at the end than in the first half of the rounds: its own buffers and tables, which differ by
+/// one or two million from round to round. A byte lost with every command is more within minutes.
+const MEMORY_SLACK_BYTES: i64 = 2_500_000;
 
 /// After so many rounds all that the module counts must have happened.
 const ROUNDS_FOR_EVERYTHING: u64 = 8;
@@ -49,20 +52,26 @@ pub fn fuzz(run: &Run) -> String {
     server.conn().ok(("FUNCTION", "LOAD", module::LIBRARY));
     let replica = server.replica();
     let answered = Arc::new(AtomicU64::new(0));
-    let (mut rounds, mut memory) = (0, None);
-    while rounds < 2 || run.goes_on() {
+    let (mut rounds, mut memory) = (0, Vec::new());
+    while rounds < ROUNDS_LEAST || run.goes_on() {
         rounds += 1;
         round(run, rounds, &server, &replica, &seen, &answered);
         compare(&server, &replica);
-        memory.get_or_insert_with(|| memory_when_all_is_gone(&server));
+        memory.push(memory_when_all_is_gone(&server));
         run.progress(|| format!("{} commands answered, {rounds} comparisons", answered.load(Relaxed)));
     }
-    let (first, last) = (memory.unwrap_or_default(), memory_when_all_is_gone(&server));
-    assert!(last < first + MEMORY_SLACK_BYTES, "{first} bytes after the first round, {last} after the last");
+    // What the server allocates at the first use of something it has after half of the rounds, and a leak grows on.
+    let (first_half, second_half) = memory.split_at(memory.len() / 2);
+    let most = first_half.iter().max().copied().unwrap_or_default();
+    let last = second_half.last().copied().unwrap_or_default();
+    assert!(
+        last < most + MEMORY_SLACK_BYTES,
+        "without data the server needs {last} bytes; after each round {memory:?}"
+    );
     let reached = reached(&server, rounds);
     format!(
         "{} commands answered in {rounds} rounds, among them {reached}; the server lives; LIST equals the keyspace, and the replica the primary, after \
-         each; without data it needs {first} bytes after the first and {last} after the last",
+         each; without data it needs at most {most} bytes in the first half of the rounds, and {last} after the last",
         answered.load(Relaxed)
     )
 }
