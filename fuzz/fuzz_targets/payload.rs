@@ -7,6 +7,7 @@
 mod locks {
     pub mod codec;
     pub mod fence;
+    pub mod holders;
     pub mod lock;
     pub mod token;
 
@@ -14,7 +15,7 @@ mod locks {
 }
 
 use libfuzzer_sys::fuzz_target;
-use locks::{Bytes, codec, lock::Lock};
+use locks::{Bytes, codec, holders::Holders, lock::Lock};
 
 fuzz_target!(|bytes: &[u8]| {
     match codec::decode_said(bytes) {
@@ -27,10 +28,13 @@ fuzz_target!(|bytes: &[u8]| {
     let mut written = Bytes::new();
     codec::encode(read.change, &read.grant, read.expires_at_ms, &mut written);
     assert_eq!(&written[..], bytes);
-    // As it lies in memory, it is the same too.
-    let lock = Lock::new(b"key", &read.grant);
-    let mut token = Bytes::new();
-    lock.token_into(&mut token);
-    assert_eq!(lock.grant(&token), read.grant);
-    assert_eq!(lock.key(), b"key");
+    // As it lies in memory, it is the same too, with its holder's label shared or not.
+    let mut holders = Holders::default();
+    for _ in 0..2 {
+        let lock = Lock::with_holder(b"key", &read.grant, holders.share(read.grant.holder));
+        let mut token = Bytes::new();
+        lock.token_into(&mut token);
+        assert_eq!(lock.grant(&token), read.grant);
+        assert_eq!(lock.key(), b"key");
+    }
 });

@@ -10,7 +10,8 @@ use crate::server::main_thread::state;
 
 /// Puts the lock there, whatever was there before.
 pub fn lock(ctx: Ctx<'_>, mut key: Key<'_>, decoded: &Decoded<'_>) -> Result<(), CommandError> {
-    let lock = Lock::new(key.name().bytes(), &decoded.grant);
+    let shared = state(|state| state.holders.share(decoded.grant.holder));
+    let lock = Lock::with_holder(key.name().bytes(), &decoded.grant, shared);
     let old = key.lock().map(|seen| seen.clone());
     if !key.put(&lock) {
         return Err(CommandError::Refused);

@@ -25,7 +25,8 @@ pub enum Cause {
 
 /// Grants the key on these terms with a new fence, in place of whatever lies there.
 pub fn new(ctx: Ctx<'_>, key: Key<'_>, terms: Terms<'_>, now: Now, cause: Cause) -> Result<Lock, CommandError> {
-    let fence = state(|state| state.fences.next(now.us)).ok_or(CommandError::NoFence)?;
+    let (fence, shared) = state(|state| (state.fences.next(now.us), state.holders.share(terms.holder)));
+    let fence = fence.ok_or(CommandError::NoFence)?;
     let made;
     let token = match terms.token {
         Some(token) => token,
@@ -43,7 +44,7 @@ pub fn new(ctx: Ctx<'_>, key: Key<'_>, terms: Terms<'_>, now: Now, cause: Cause)
         renewals: 0,
         linger_ms: terms.linger_ms,
     };
-    let lock = Lock::new(key.name().bytes(), &grant);
+    let lock = Lock::with_holder(key.name().bytes(), &grant, shared);
     let change = if cause == Cause::Steal { Change::Steal } else { Change::Claim };
     store(ctx, key, &lock, now.ms().saturating_add(terms.ttl_ms), change, terms.connection_id)?;
     state(|state| {
@@ -66,7 +67,7 @@ pub fn again(ctx: Ctx<'_>, key: Key<'_>, terms: Terms<'_>, now: Now) -> Result<L
         held.token_into(&mut token);
         let grant =
             Grant { holder: terms.holder, renewed_at_ms: now.ms(), linger_ms: terms.linger_ms, ..held.grant(&token) };
-        Lock::new(key.name().bytes(), &grant)
+        Lock::with_holder(key.name().bytes(), &grant, state(|state| state.holders.share(terms.holder)))
     };
     store(ctx, key, &lock, now.ms().saturating_add(terms.ttl_ms), Change::Claim, terms.connection_id)?;
     state(|state| state.stats.claims_repeated = state.stats.claims_repeated.saturating_add(1));

@@ -10,14 +10,31 @@ use crate::server::string::Str;
 pub fn lock(ctx: Ctx<'_>, mut key: Key<'_>, now_ms: i64, ttl_ms: i64) {
     let expires_at_ms = now_ms.saturating_add(ttl_ms);
     key.set_expires_at_ms(Some(expires_at_ms));
-    if let Some(lock) = key.lock() {
-        lock.renew(now_ms);
-        if lock.linger_ms().is_some() {
-            super::bind(ctx, ctx.connection_id(), &lock);
-        }
+    note(ctx, &mut key, now_ms);
+    if let Some(lock) = key.lock()
+        && lock.linger_ms().is_some()
+    {
+        super::bind(ctx, ctx.connection_id(), &lock);
     }
     set_wake(ctx, key.name(), expires_at_ms);
     super::announce(ctx, key, Change::Renew, Some(expires_at_ms));
+}
+
+/// Notes the renewal in the lock; in another one in its place, where that one has come to the end of what it can note.
+fn note(ctx: Ctx<'_>, key: &mut Key<'_>, now_ms: i64) {
+    let Some((old, new)) =
+        key.lock().filter(|lock| !lock.renew(now_ms)).map(|lock| (lock.clone(), lock.renewed(now_ms)))
+    else {
+        return;
+    };
+    if key.put(&new) {
+        let db = ctx.db();
+        state(|state| {
+            state.registry.remove(db, &old);
+            state.registry.add(db, &new);
+            state.moved(db, &old, &new);
+        });
+    }
 }
 
 /// Does for a plain string what the usual compare-and-pexpire script does; the caller has compared.

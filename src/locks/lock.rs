@@ -5,11 +5,12 @@
 //! and what changes after the grant is atomic.
 
 use std::fmt;
-use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use triomphe::ThinArc;
 
 use super::fence::FENCE_LIMIT;
+use super::holders::Holder;
 use super::{Bytes, token};
 
 /// What a grant says, borrowed: the parts from which a [`Lock`] is made and into which a codec writes it.
@@ -33,35 +34,40 @@ pub struct Grant<'a> {
     pub linger_ms: Option<i64>,
 }
 
-/// The fixed part of a lock, in as few bytes as it goes: there may be millions. The bytes behind it hold: token, holder,
-/// when it was granted (8 bytes, unless the fence tells), linger (8 bytes, if any), key.
+/// The fixed part of a lock, in as few bytes as it goes: there may be millions. The bytes behind it hold: the token with its
+/// length; the holder with its length, unless it is shared; words of 8 bytes, as a rule none: when it was granted, unless
+/// the fence tells, time and number of the base of its renewals, unless that is the grant, and linger; the key.
 #[derive(Debug)]
 pub struct Head {
-    /// The fence, which has 53 bits; above it the token's length less one, and two flags.
-    fence_and_token: u64,
-    renewed_at_ms: AtomicI64,
-    renewals: AtomicU32,
-    /// Where the registry keeps it; see `registry.rs`.
-    place: AtomicU16,
-    /// The holder's length, which never changes, and two flags.
-    holder: AtomicU16,
+    /// The fence, which has 53 bits, and flags. One flag changes, on any thread; see [`Lock::set_gone`].
+    fence: AtomicU64,
+    /// When it was last claimed or renewed, in ms after the base.
+    renewed_after_ms: AtomicI32,
+    /// Where the registry keeps it (see `registry.rs`), and above that how many renewals more there were than at the base.
+    place_and_renewals: AtomicU32,
+    /// The holder, where other locks have the same.
+    holder: Option<Holder>,
 }
 
-/// Above these lies the token's length.
-const FENCE_BITS: u32 = FENCE_LIMIT.trailing_zeros();
-/// Of `fence_and_token`: the token is packed.
+/// Of `fence`: the token is packed.
 const HALVED: u64 = 1 << 63;
-/// Of `fence_and_token`: there is a linger.
+/// Of `fence`: there is a linger.
 const LINGERS: u64 = 1 << 62;
-/// Of `holder`: its length.
-const HOLDER_LEN: u16 = (1 << 10) - 1;
-/// Of `holder`: the time of the grant is not that of the fence, which is a time in microseconds as a rule.
-const DATED: u16 = 1 << 14;
-/// Of `holder`: the keyspace has let go of the lock.
-const GONE: u16 = 1 << 15;
+/// Of `fence`: the time of the grant is not that of the fence, which is a time in microseconds as a rule.
+const DATED: u64 = 1 << 61;
+/// Of `fence`: renewals have another base than the grant.
+const BASED: u64 = 1 << 60;
+/// Of `fence`: the keyspace has let go of the lock.
+const GONE: u64 = 1 << 59;
+/// Of `place_and_renewals`: the place.
+const PLACE_BITS: u32 = 10;
+/// The greatest place, which a new lock has.
+pub(super) const PLACE_MAX: u16 = (1 << PLACE_BITS) - 1;
+/// Renewals behind the base that can be told.
+const RENEWALS_MAX: u32 = u32::MAX >> PLACE_BITS;
 
-/// Bytes of a time among the bytes of a lock.
-const TIME_BYTES: usize = size_of::<i64>();
+/// Bytes of a time, or of a number of renewals, between holder and key.
+const WORD_BYTES: usize = size_of::<i64>();
 
 /// When a lock of this fence was granted, if nothing else is said.
 fn time_of(fence: u64) -> i64 {
@@ -76,36 +82,48 @@ pub type Shared = ThinArc<Head, u8>;
 pub struct Lock(pub Shared);
 
 impl Lock {
-    /// A lock of `key`. The caller has checked that token and holder are within their limits; longer ones are cut.
+    /// A lock of `key` that holds all its parts itself.
+    #[cfg(test)]
     pub fn new(key: &[u8], grant: &Grant<'_>) -> Self {
-        let token = grant.token.get(..*token::TOKEN_BYTES.end()).unwrap_or(grant.token);
-        let holder = grant.holder.get(..token::HOLDER_BYTES_MAX).unwrap_or(grant.holder);
-        let dated = (grant.claimed_at_ms != time_of(grant.fence)).then(|| grant.claimed_at_ms.to_ne_bytes());
-        let linger = grant.linger_ms.map(i64::to_ne_bytes);
-        let [claimed, linger] = [&dated, &linger].map(|time| time.as_ref().map_or(&[][..], |bytes| bytes));
-        let rest = [holder, claimed, linger, key];
+        Self::with_holder(key, grant, None)
+    }
+
+    /// A lock of `key`. The label that is shared, if one is, is the grant's holder. The caller has checked that token and
+    /// holder are within their limits; longer ones are cut.
+    pub fn with_holder(key: &[u8], grant: &Grant<'_>, shared: Option<Holder>) -> Self {
+        let mut flags = 0;
         let mut bytes = Bytes::new();
-        bytes.resize(rest.iter().fold(token.len(), |sum, part| sum.saturating_add(part.len())), 0);
-        let (token_len, is_halved) = token::pack(token, &mut bytes);
-        let mut len = token_len;
-        for part in rest {
-            let end = len.saturating_add(part.len());
-            if let Some(place) = bytes.get_mut(len..end) {
-                place.copy_from_slice(part);
-            }
-            len = end;
+        let token = grant.token.get(..*token::TOKEN_BYTES.end()).unwrap_or(grant.token);
+        if token::pack(token, &mut bytes) {
+            flags |= HALVED;
         }
-        bytes.truncate(len);
-        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        if shared.is_none() {
+            let holder = grant.holder.get(..token::HOLDER_BYTES_MAX).unwrap_or(grant.holder);
+            token::put_len(holder.len(), &mut bytes);
+            bytes.extend_from_slice(holder);
+        }
+        if grant.claimed_at_ms != time_of(grant.fence) {
+            flags |= DATED;
+            bytes.extend_from_slice(&grant.claimed_at_ms.to_ne_bytes());
+        }
+        let after_ms = i32::try_from(grant.renewed_at_ms.saturating_sub(grant.claimed_at_ms)).ok();
+        let after = after_ms.filter(|_| grant.renewals <= RENEWALS_MAX).map(|ms| (ms, grant.renewals));
+        if after.is_none() {
+            flags |= BASED;
+            bytes.extend_from_slice(&grant.renewed_at_ms.to_ne_bytes());
+            bytes.extend_from_slice(&i64::from(grant.renewals).to_ne_bytes());
+        }
+        if let Some(ms) = grant.linger_ms {
+            flags |= LINGERS;
+            bytes.extend_from_slice(&ms.to_ne_bytes());
+        }
+        bytes.extend_from_slice(key);
+        let (after_ms, renewals) = after.unwrap_or_default();
         let head = Head {
-            fence_and_token: grant.fence.min(FENCE_LIMIT.saturating_sub(1))
-                | (token_len.saturating_sub(1) as u64) << FENCE_BITS
-                | flag(is_halved, HALVED)
-                | flag(grant.linger_ms.is_some(), LINGERS),
-            renewed_at_ms: AtomicI64::new(grant.renewed_at_ms),
-            renewals: AtomicU32::new(grant.renewals),
-            place: AtomicU16::new(u16::MAX),
-            holder: AtomicU16::new(holder.len() as u16 | if dated.is_some() { DATED } else { 0 }),
+            fence: AtomicU64::new(grant.fence.min(FENCE_LIMIT.saturating_sub(1)) | flags),
+            renewed_after_ms: AtomicI32::new(after_ms),
+            place_and_renewals: AtomicU32::new(renewals << PLACE_BITS | u32::from(PLACE_MAX)),
+            holder: shared,
         };
         Self(ThinArc::from_header_and_slice(head, &bytes))
     }
@@ -114,7 +132,16 @@ impl Lock {
     pub fn renamed(&self, key: &[u8]) -> Self {
         let mut token = Bytes::new();
         self.token_into(&mut token);
-        Self::new(key, &self.grant(&token))
+        Self::with_holder(key, &self.grant(&token), self.head().holder.clone())
+    }
+
+    /// The same grant, renewed once more at `now_ms`: where [`Lock::renew`] has come to its end.
+    pub fn renewed(&self, now_ms: i64) -> Self {
+        let mut token = Bytes::new();
+        self.token_into(&mut token);
+        let renewals = self.renewals().saturating_add(1);
+        let grant = Grant { renewed_at_ms: now_ms, renewals, ..self.grant(&token) };
+        Self::with_holder(self.key(), &grant, self.head().holder.clone())
     }
 
     /// The parts of this lock, with `token` as it was unpacked by [`Lock::token_into`].
@@ -134,86 +161,100 @@ impl Lock {
         &self.0.header.header
     }
 
-    fn part(&self, start: usize, len: usize) -> &[u8] {
-        let end = start.saturating_add(len);
-        self.0.slice.get(start..end).unwrap_or_default()
+    fn flags(&self) -> u64 {
+        self.head().fence.load(Relaxed)
     }
 
     fn has(&self, flag: u64) -> bool {
-        self.head().fence_and_token & flag != 0
-    }
-
-    fn holder_bits(&self) -> u16 {
-        self.head().holder.load(Relaxed)
-    }
-
-    fn token_len(&self) -> usize {
-        // Below its flags, one less than the length, which is 1 to 512.
-        usize::from((self.head().fence_and_token >> FENCE_BITS) as u16 & 0x1ff).saturating_add(1)
+        self.flags() & flag != 0
     }
 
     fn stored_token(&self) -> &[u8] {
-        self.part(0, self.token_len())
+        token::take_part(&self.0.slice).0
     }
 
-    fn holder_len(&self) -> usize {
-        usize::from(self.holder_bits() & HOLDER_LEN)
+    /// The holder, and what follows on it, or on the token.
+    fn holder_and_rest(&self) -> (&[u8], &[u8]) {
+        let (_, rest) = token::take_part(&self.0.slice);
+        match &self.head().holder {
+            Some(shared) => (shared.label(), rest),
+            None => token::take_part(rest),
+        }
     }
 
-    fn claimed_start(&self) -> usize {
-        self.token_len().saturating_add(self.holder_len())
+    /// How many words there are between holder and key for these flags.
+    fn words(&self, flags: u64) -> usize {
+        let flags = self.flags() & flags;
+        [(DATED, 1), (BASED, 2), (LINGERS, 1)]
+            .iter()
+            .filter(|(flag, _)| flags & flag != 0)
+            .map(|(_, words)| words)
+            .sum()
     }
 
-    fn linger_start(&self) -> usize {
-        let claimed = if self.holder_bits() & DATED == 0 { 0 } else { TIME_BYTES };
-        self.claimed_start().saturating_add(claimed)
+    fn word(&self, index: usize) -> i64 {
+        let rest = self.holder_and_rest().1.get(index.saturating_mul(WORD_BYTES)..).unwrap_or_default();
+        rest.first_chunk().map_or(0, |bytes| i64::from_ne_bytes(*bytes))
     }
 
-    fn time_at(&self, start: usize) -> i64 {
-        i64::from_ne_bytes(self.part(start, TIME_BYTES).try_into().unwrap_or_default())
+    /// The time and the number of renewals from which on renewals are counted.
+    fn base(&self) -> (i64, u32) {
+        if !self.has(BASED) {
+            return (self.claimed_at_ms(), 0);
+        }
+        let index = self.words(DATED);
+        (self.word(index), self.word(index.saturating_add(1)) as u32)
     }
 
     /// The fencing number of this grant.
     pub fn fence(&self) -> u64 {
-        self.head().fence_and_token & FENCE_LIMIT.saturating_sub(1)
+        self.flags() & FENCE_LIMIT.saturating_sub(1)
     }
 
     /// When it was granted, Unix time in ms.
     pub fn claimed_at_ms(&self) -> i64 {
-        if self.holder_bits() & DATED == 0 { time_of(self.fence()) } else { self.time_at(self.claimed_start()) }
+        if self.has(DATED) { self.word(0) } else { time_of(self.fence()) }
     }
 
     /// When it was last claimed or renewed, Unix time in ms.
     pub fn renewed_at_ms(&self) -> i64 {
-        self.head().renewed_at_ms.load(Relaxed)
+        self.base().0.saturating_add(self.head().renewed_after_ms.load(Relaxed).into())
     }
 
     /// How often it was renewed; stays at its greatest value rather than starting anew.
     pub fn renewals(&self) -> u32 {
-        self.head().renewals.load(Relaxed)
+        self.base().1.saturating_add(self.head().place_and_renewals.load(Relaxed) >> PLACE_BITS)
     }
 
-    /// Notes one renewal at `now_ms`.
-    pub fn renew(&self, now_ms: i64) {
-        self.head().renewed_at_ms.store(now_ms, Relaxed);
-        self.head().renewals.store(self.renewals().saturating_add(1), Relaxed);
+    /// Notes one renewal at `now_ms`. False if that can't be noted here: weeks after the base, or after millions of
+    /// renewals. Then [`Lock::renewed`] makes a lock of which it can.
+    #[must_use]
+    pub fn renew(&self, now_ms: i64) -> bool {
+        let place = self.head().place_and_renewals.load(Relaxed);
+        let (Ok(after_ms), Some(place)) =
+            (i32::try_from(now_ms.saturating_sub(self.base().0)), place.checked_add(1 << PLACE_BITS))
+        else {
+            return false;
+        };
+        self.head().renewed_after_ms.store(after_ms, Relaxed);
+        self.head().place_and_renewals.store(place, Relaxed);
+        true
     }
 
     /// What of the deadline remains when the holder's connection closes, in ms.
     pub fn linger_ms(&self) -> Option<i64> {
-        self.has(LINGERS).then(|| self.time_at(self.linger_start()))
+        self.has(LINGERS).then(|| self.word(self.words(DATED | BASED)))
     }
 
     /// The public label of the holder.
     pub fn holder(&self) -> &[u8] {
-        self.part(self.token_len(), self.holder_len())
+        self.holder_and_rest().0
     }
 
     /// The name of the key that this lock was granted, or last found, under.
     pub fn key(&self) -> &[u8] {
-        let linger = if self.has(LINGERS) { TIME_BYTES } else { 0 };
-        let start = self.linger_start().saturating_add(linger);
-        self.0.slice.get(start..).unwrap_or_default()
+        let words = self.words(DATED | BASED | LINGERS).saturating_mul(WORD_BYTES);
+        self.holder_and_rest().1.get(words..).unwrap_or_default()
     }
 
     /// Whether `token` is the one that renews and releases this lock.
@@ -228,23 +269,24 @@ impl Lock {
 
     /// Where the registry keeps this lock.
     pub(super) fn place(&self) -> u16 {
-        self.head().place.load(Relaxed)
+        self.head().place_and_renewals.load(Relaxed) as u16 & PLACE_MAX
     }
 
     /// For the registry alone.
     pub(super) fn set_place(&self, place: u16) {
-        self.head().place.store(place, Relaxed);
+        let renewals = self.head().place_and_renewals.load(Relaxed) & !u32::from(PLACE_MAX);
+        self.head().place_and_renewals.store(renewals | u32::from(place & PLACE_MAX), Relaxed);
     }
 
     /// The keyspace has let go of this lock. Called on any thread, and the only thing that freeing a value does.
     pub fn set_gone(&self) {
         // Nothing else changes these bits.
-        self.head().holder.store(self.holder_bits() | GONE, Relaxed);
+        self.head().fence.store(self.flags() | GONE, Relaxed);
     }
 
     /// Whether the keyspace has let go of it: else it lies under some key, perhaps under a new name.
     pub fn is_gone(&self) -> bool {
-        self.holder_bits() & GONE != 0
+        self.has(GONE)
     }
 
     /// The address that the keyspace keeps; the identity of this lock.
@@ -299,13 +341,17 @@ mod tests {
             key in bytes(0..=300),
             fence in prop_oneof![1..FENCE_LIMIT, Just(FENCE_LIMIT - 1)],
             claimed in prop_oneof![Just(None), (0..=i64::MAX).prop_map(Some)],
-            renewed_at_ms in 0..=i64::MAX,
-            renewals: u32,
+            renewed in prop_oneof![(0..=i64::MAX).prop_map(Some), Just(None)],
+            renewals in prop_oneof![0..10u32, any::<u32>(), Just(RENEWALS_MAX), Just(RENEWALS_MAX + 1)],
             linger_ms in prop::option::of(0..=i64::MAX),
+            now_ms in 0..=i64::MAX,
+            is_shared: bool,
         ) {
             let claimed_at_ms = claimed.unwrap_or((fence / 1_000) as i64);
+            let renewed_at_ms = renewed.unwrap_or(claimed_at_ms);
             let grant = Grant { token: &token, holder: &holder, fence, claimed_at_ms, renewed_at_ms, renewals, linger_ms };
-            let lock = Lock::new(&key, &grant);
+            let shared = is_shared.then(|| Holder::new(&holder));
+            let lock = Lock::with_holder(&key, &grant, shared);
             for is_gone in [false, true] {
                 prop_assert_eq!(lock.is_gone(), is_gone);
                 let mut out = Bytes::new();
@@ -316,11 +362,42 @@ mod tests {
                 prop_assert!(!lock.token_is(&[&token[..], b"x"].concat()));
                 lock.set_gone();
             }
-            lock.renew(7);
-            prop_assert_eq!((lock.renewed_at_ms(), lock.renewals()), (7, renewals.saturating_add(1)));
-            let saved = if claimed.is_none() { TIME_BYTES } else { 0 };
-            let parts = token.len() + holder.len() + key.len() + TIME_BYTES * 2 - saved;
+            let later = if lock.renew(now_ms) { lock.clone() } else { lock.renewed(now_ms) };
+            let expected = Grant { renewed_at_ms: now_ms, renewals: renewals.saturating_add(1), ..grant };
+            prop_assert_eq!((later.grant(&token), later.key()), (expected, &key[..]));
+            prop_assert!(later.token_is(&token));
+            let words = [claimed.is_some(), linger_ms.is_some()].map(|has| if has { WORD_BYTES } else { 0 });
+            let based = if renewed.is_some() || renewals > RENEWALS_MAX { WORD_BYTES * 2 } else { 0 };
+            let label = if is_shared { 0 } else { holder.len() + 2 };
+            let parts = token.len() + 2 + label + key.len() + based + words.iter().sum::<usize>();
             prop_assert!(lock.heap_bytes() <= 40 + parts);
         }
+    }
+
+    #[test]
+    fn a_renewal_weeks_or_millions_later_asks_for_another_lock() {
+        const DAY_MS: i64 = 86_400_000;
+        let grant = Grant {
+            token: b"t",
+            holder: b"worker",
+            fence: 1_796_085_061_440_021,
+            claimed_at_ms: 1_796_085_061_440,
+            renewed_at_ms: 1_796_085_061_440,
+            renewals: RENEWALS_MAX - 1,
+            linger_ms: Some(5),
+        };
+        let lock = Lock::new(b"k", &grant);
+        let claimed_at_ms = grant.claimed_at_ms;
+        assert!(lock.renew(claimed_at_ms + 24 * DAY_MS));
+        assert!(!lock.renew(claimed_at_ms + 24 * DAY_MS));
+        let few = Lock::new(b"k", &Grant { renewals: 1, ..grant });
+        assert!(!few.renew(claimed_at_ms + 25 * DAY_MS));
+        // A clock that was set back.
+        assert!(few.renew(claimed_at_ms - DAY_MS));
+        assert_eq!((few.renewed_at_ms(), few.renewals()), (claimed_at_ms - DAY_MS, 2));
+        let later = few.renewed(claimed_at_ms + 25 * DAY_MS);
+        assert!(later.renew(claimed_at_ms + 49 * DAY_MS));
+        assert_eq!((later.renewed_at_ms(), later.renewals()), (claimed_at_ms + 49 * DAY_MS, 4));
+        assert_eq!((later.claimed_at_ms(), later.linger_ms()), (claimed_at_ms, Some(5)));
     }
 }

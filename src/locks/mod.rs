@@ -7,6 +7,7 @@ pub mod bulk_sort;
 pub mod codec;
 pub mod fence;
 pub mod glob;
+pub mod holders;
 pub mod linger;
 pub mod lock;
 pub mod number;

@@ -158,7 +158,7 @@ mod tests {
         assert!(first.unheard().is_none());
         let renewed = lock(2);
         second.set_lock(&renewed);
-        renewed.renew(5);
+        assert!(renewed.renew(5));
         let (db, found, renewals) = second.unheard().expect("unheard");
         assert_eq!((db, found.fence(), renewals), (3, 2, 0));
 

@@ -12,7 +12,7 @@ use std::ops::Bound;
 
 use super::Bytes;
 use super::bulk_sort::Sorted;
-use super::lock::Lock;
+use super::lock::{Lock, PLACE_MAX};
 use super::shelves::{self, ByHolder, ByKey, Order, Shelves};
 
 /// Locks that may be out of order before the oldest of them are put in order.
@@ -30,15 +30,18 @@ const ADRIFT_MIN: usize = 64;
 const LARGE: usize = 4_096;
 
 /// Not registered; lies, if anywhere, in the database and under the name it was loaded with.
-const NOWHERE: u16 = u16::MAX;
+const NOWHERE: u16 = PLACE_MAX;
 /// In the ordered sets.
-const SETTLED: u16 = u16::MAX - 1;
+const SETTLED: u16 = PLACE_MAX - 1;
 /// In the ordered sets, but no longer a lock.
-const DEAD: u16 = u16::MAX - 2;
+const DEAD: u16 = PLACE_MAX - 2;
 /// Unlinked from its name and noted; may live on under another one.
-const ADRIFT: u16 = u16::MAX - 3;
+const ADRIFT: u16 = PLACE_MAX - 3;
 /// Was registered once; neither registered nor noted any more.
-const REMOVED: u16 = u16::MAX - 4;
+const REMOVED: u16 = PLACE_MAX - 4;
+
+/// Every index of `fresh` is another place than these.
+const _: () = assert!(FRESH_MAX < REMOVED as usize);
 
 /// The locks of one database.
 #[derive(Debug, Default)]

@@ -5,6 +5,7 @@ use std::ffi::CStr;
 use std::hash::{BuildHasher, RandomState};
 
 use super::fence::Fences;
+use super::holders::Holders;
 use super::linger::Bindings;
 use super::lock::Lock;
 use super::outcome::{self, Ended};
@@ -38,6 +39,8 @@ pub struct State {
     pub fences: Fences,
     /// The locks of each database, by key and by holder.
     pub registry: Registry,
+    /// Labels that locks share.
+    pub holders: Holders,
     /// Who waits for what.
     pub waiting: Waiting,
     /// Whose wait has ended and who was not told yet.
@@ -68,6 +71,14 @@ impl State {
         if let Some(unheard) = self.unheard.get_mut(&lock.fence()) {
             unheard.db = db;
             unheard.lock = lock.clone();
+        }
+    }
+
+    /// Lets go of labels that no lock has any more; called again and again.
+    pub fn sweep_holders(&mut self) {
+        if !self.holders.is_empty() {
+            let is_idle = self.registry.total() == 0;
+            self.holders.sweep(is_idle);
         }
     }
 

@@ -54,27 +54,49 @@ fn filled<const N: usize>(part: &[u8], filler: u8) -> [u8; N] {
     whole
 }
 
-/// Puts `token` away in `out`, halved where it is an even number of lowercase hex digits, and returns how many bytes it
-/// takes and whether it was halved. `out` is as long as the token, at least.
-pub fn pack(token: &[u8], out: &mut [u8]) -> (usize, bool) {
-    let half = token.len() / 2;
-    if token.len() == half.saturating_mul(2) && half > 0 && pack_hex(token, out).is_some() {
-        return (half, true);
+/// Appends a length of up to 512: in one byte where it is below 128.
+pub fn put_len(len: usize, out: &mut Bytes) {
+    if len >= 0x80 {
+        out.push((len >> 8) as u8 | 0x80);
     }
-    let len = token.len().min(out.len());
-    out.iter_mut().zip(token).for_each(|(to, from)| *to = *from);
-    (len, false)
+    out.push(len as u8);
 }
 
-fn pack_hex(token: &[u8], out: &mut [u8]) -> Option<()> {
+/// The part that `bytes` begin with, behind its length as `put_len` wrote it, and what follows on it.
+#[inline]
+pub fn take_part(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let (len, rest) = match bytes {
+        [high, low, rest @ ..] if *high >= 0x80 => (usize::from(high & 0x7f) << 8 | usize::from(*low), rest),
+        [len, rest @ ..] => (usize::from(*len), rest),
+        [] => (0, bytes),
+    };
+    rest.split_at_checked(len).unwrap_or_default()
+}
+
+/// Appends `token` behind the length of what it takes: halved where it is an even number of lowercase hex digits, else as
+/// it is. Returns whether it was halved.
+pub fn pack(token: &[u8], out: &mut Bytes) -> bool {
+    let start = out.len();
+    if !token.is_empty() && token.len() & 1 == 0 {
+        put_len(token.len() / 2, out);
+        if pack_hex(token, out).is_some() {
+            return true;
+        }
+        out.truncate(start);
+    }
+    put_len(token.len(), out);
+    out.extend_from_slice(token);
+    false
+}
+
+fn pack_hex(token: &[u8], out: &mut Bytes) -> Option<()> {
     let (steps, rest) = token.as_chunks::<{ STEP * 2 }>();
-    let (places, last) = out.get_mut(..token.len() / 2)?.as_chunks_mut::<STEP>();
-    for (digits, place) in steps.iter().zip(places) {
-        *place = halve(*digits)?;
+    for digits in steps {
+        out.extend_from_slice(&halve(*digits)?);
     }
     if !rest.is_empty() {
         let bytes = halve(filled(rest, b'0'))?;
-        last.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+        out.extend_from_slice(bytes.get(..rest.len() / 2)?);
     }
     Some(())
 }
@@ -119,10 +141,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn packed(token: &[u8]) -> (Vec<u8>, bool) {
-        let mut out = vec![0xee; token.len() + 3];
-        let (len, halved) = pack(token, &mut out);
-        assert_eq!(out[token.len()..], [0xee; 3]);
-        (out[..len].to_vec(), halved)
+        let mut out = Bytes::new();
+        out.push(0xee);
+        let halved = pack(token, &mut out);
+        out.extend_from_slice(b"behind");
+        let (stored, rest) = take_part(&out[1..]);
+        assert_eq!((out[0], rest), (0xee, &b"behind"[..]));
+        (stored.to_vec(), halved)
     }
 
     #[test]

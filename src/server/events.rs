@@ -17,7 +17,7 @@ use super::string::Str;
 use super::{OK, blocking, clock, config, imports, scan, soon, stream, timer};
 use crate::changes;
 use crate::locks::registry::Registry;
-use crate::locks::state::Job;
+use crate::locks::state::{Job, State};
 
 /// How late, in ms, the timer may be before the server's cron takes it for stuck (a wall clock that was set back).
 const OVERDUE_MS: i64 = 30;
@@ -193,6 +193,7 @@ unsafe extern "C" fn cron(ctx: *mut RedisModuleCtx, _event: RedisModuleEvent, _w
         timer::rearm();
     }
     stream::look(ctx);
+    state(State::sweep_holders);
 }
 
 unsafe extern "C" fn configured(ctx: *mut RedisModuleCtx, _event: RedisModuleEvent, _when: u64, data: *mut c_void) {

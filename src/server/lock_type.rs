@@ -144,7 +144,8 @@ fn decoded(io: *mut RedisModuleIO, bytes: &[u8]) -> Option<Lock> {
     let key = if name.is_null() { &[][..] } else { unsafe { Str::new(name.cast_mut()) }.bytes() };
     // SAFETY: a live io.
     let db = api!(RedisModule_GetDbIdFromIO(io)).unwrap_or(-1);
-    let lock = Lock::new(key, &grant);
+    let shared = state(|state| state.holders.share(grant.holder));
+    let lock = Lock::with_holder(key, &grant, shared);
     state(|state| {
         state.fences.seen(lock.fence());
         state.registry.note_loaded(db, &lock);

@@ -343,3 +343,45 @@ fn info_prlock_has_its_fields() {
     assert!(text(&conn.ok(("INFO", "modules"))).contains("prlock_held:0"));
     assert!(!text(&conn.ok(("INFO",))).contains("prlock_held"));
 }
+
+/// The label of a holder of many locks is kept once, and not longer than they are.
+#[test]
+fn locks_of_one_holder_share_its_label_and_leave_nothing() {
+    const LABEL_BYTES: usize = 500;
+    const LOCKS: usize = 8_000;
+    let server = Server::start();
+    let label = |number: usize| format!("worker-{number:06}-{}", "x".repeat(LABEL_BYTES - 14));
+    let mut conn = server.conn();
+    let mut raw = server.raw();
+    let mut claim = |prefix: &str, label_of: &dyn Fn(usize) -> String| {
+        let commands: String = (0..LOCKS)
+            .map(|number| format!("PRLOCK.CLAIM {prefix}{number} PX 600000 TOKEN t HOLDER {}\r\n", label_of(number)))
+            .collect();
+        raw.send(commands.as_bytes());
+        let reply = b"*2\r\n$1\r\nt\r\n:1700000000000000\r\n".len();
+        raw.take_bytes(LOCKS * reply, PATIENCE);
+    };
+    let back = |before: i64, what: &str| {
+        wait_until(what, PATIENCE, || {
+            (server.info_number("used_memory") < before + (LOCKS * LABEL_BYTES / 2) as i64).then_some(())
+        });
+    };
+    let before = server.info_number("used_memory");
+    claim("k", &|_| label(0));
+    // Far less than the labels of all of them.
+    back(before, "the memory of locks that share a label");
+    assert_eq!(conn.ok(("PRLOCK.REVOKE", label(0))), Value::Int(LOCKS as i64));
+    // Each label has two locks, and one of all stays.
+    claim("k", &label);
+    claim("l", &label);
+    let full = server.info_number("used_memory");
+    assert!(full > before + (LOCKS * LABEL_BYTES) as i64, "{full} bytes");
+    conn.granted(&format!("PRLOCK.CLAIM stays PX 600000 TOKEN t HOLDER {}", label(7)));
+    let names = |prefix: &str| (0..LOCKS).map(|number| format!("{prefix}{number}")).collect::<Vec<_>>();
+    for prefix in ["k", "l"] {
+        assert_eq!(conn.ok(("DEL", names(prefix))), Value::Int(LOCKS as i64));
+    }
+    back(before, "the memory of the labels of locks that are gone");
+    assert_eq!(bytes(&map(&conn.ok(("PRLOCK.INFO", "stays")))["holder"]), label(7).into_bytes());
+    server.assert_locks_agree();
+}

@@ -113,6 +113,41 @@ fn parts_out_of_range_are_refused() {
     assert_eq!(int(&conn.ok(("PRLOCK.RENEW", "k", vec![0xffu8; 512], "PX", 1_000))), 1);
 }
 
+/// Weeks after its last renewal, and after millions of them, a lock is kept in another form; nothing of that shows.
+#[test]
+fn a_lock_that_was_renewed_long_ago_or_very_often_is_renewed() {
+    const DAY_MS: i64 = 86_400_000;
+    let server = Server::start();
+    for (db, days, renewals) in [(0, 60, 7), (3, 1, u32::MAX >> 10), (3, 60, 5_000_000), (0, 0, u32::MAX - 1)] {
+        let mut conn = server.conn();
+        conn.select(db);
+        let dumper = Dumper::new(&mut conn);
+        let claimed_at_ms = conn.time_ms() - days * DAY_MS;
+        let stored = Stored {
+            claimed_at_ms,
+            renewed_at_ms: claimed_at_ms,
+            renewals,
+            holder: b"some-worker".to_vec(),
+            linger_ms: 5_000,
+            ..Stored::new(claimed_at_ms as u64 * 1_000)
+        };
+        restore(&mut conn, &dumper.sealed(&dumper.object(0, &stored.bytes()))).expect("a good payload");
+        for round in 1..=3 {
+            assert_eq!(int(&conn.ok(("PRLOCK.RENEW", "k", "token", "PX", 50_000))), 1);
+            let info = lock_info(&mut conn, "k").expect("a lock");
+            assert_eq!(int(&info["renewals"]), i64::from(renewals.saturating_add(round)));
+            assert_eq!((int(&info["fence"]), int(&info["linger-ms"])), (stored.fence as i64, 5_000));
+            assert!((0..DAY_MS / 2).contains(&int(&info["idle-ms"])));
+            assert!((days * DAY_MS..(days + 1) * DAY_MS).contains(&int(&info["held-ms"])));
+            assert!((40_000..=50_000).contains(&int(&info["ttl-ms"])));
+            assert_eq!((bytes(&info["holder"]), conn.list()), (b"some-worker".to_vec(), vec!["k".to_owned()]));
+        }
+        server.assert_locks_agree();
+        assert_eq!(int(&conn.ok(("PRLOCK.RELEASE", "k", "token"))), 1);
+        assert_eq!((conn.gauge("held"), conn.gauge("linger_bound")), (0, 0));
+    }
+}
+
 /// No RESTORE can push the fences away.
 #[test]
 fn a_fence_more_than_a_day_ahead_is_refused() {
