@@ -9,6 +9,7 @@ pub mod apply;
 pub mod find;
 pub mod free;
 pub mod grant;
+pub mod heed;
 pub mod renew;
 pub mod tick;
 pub mod wake;

@@ -9,27 +9,31 @@ use crate::server::ctx::Ctx;
 use crate::server::key::Key;
 use crate::server::main_thread::state;
 use crate::server::string::OwnedStr;
-use crate::server::{events, timer};
+use crate::server::{events, passing, timer};
 
 /// Steps of one kind in one tick; the rest comes in the next, so that commands get their turn.
 const STEPS_MAX: usize = 1_000;
 /// How soon to ask again whether writes are allowed, in ms.
 const PAUSED_MS: i64 = 5;
 /// Keys looked at per tick without a sign that they changed.
-const PATROL_KEYS: usize = 256;
+const PATROL_KEYS: usize = 64;
 
 /// Called by the timer.
 pub fn tick(ctx: Ctx<'_>) {
+    let may_write = ctx.may_write();
+    if may_write {
+        look_at_named(ctx);
+    }
     let (is_due, is_idle) = state(|state| {
         state.waiting.mark_lapsed(clock::wall().ms(), STEPS_MAX);
-        let is_due = state.waiting.has_dirty() || !state.jobs.is_empty();
+        let is_due = state.waiting.has_dirty() || state.waiting.has_named() || !state.jobs.is_empty();
         (is_due, !is_due && state.waiting.is_empty() && state.ended.is_empty())
     });
     if is_idle {
         events::watch_turns(false);
+        passing::watch(false);
         return;
     }
-    let may_write = ctx.may_write();
     let does_due = may_write && (!is_due || ctx.takes_writes());
     if does_due {
         do_jobs(ctx);
@@ -61,9 +65,13 @@ pub fn tick(ctx: Ctx<'_>) {
     }
 }
 
-/// Called at the end of a command that has changed keys that somebody waits for.
+/// Called behind a command that has changed, or may have changed, keys that somebody waits for.
 pub fn after_command(ctx: Ctx<'_>) {
-    if ctx.may_write() && ctx.takes_writes() {
+    if !ctx.may_write() {
+        return;
+    }
+    look_at_named(ctx);
+    if state(|state| state.waiting.has_dirty()) && ctx.takes_writes() {
         serve_dirty(ctx);
     }
 }
@@ -132,7 +140,18 @@ fn serve_dirty(ctx: Ctx<'_>) {
     }
 }
 
-/// Looks at some keys that nothing was heard of: EXPIRE and commands on plain strings give the module no sign.
+/// Looks at the keys that commands have named. What there is to grant, it only marks.
+fn look_at_named(ctx: Ctx<'_>) {
+    for _ in 0..STEPS_MAX {
+        match state(|state| state.waiting.take_named()) {
+            None => return,
+            Some((db, key)) => wake::look(ctx, db, &key),
+        }
+    }
+}
+
+/// Looks at some keys that nothing was heard of: another module may have changed them through the API, and a transaction
+/// may have named more of them than are remembered.
 fn patrol(ctx: Ctx<'_>) {
     let places = state(|state| {
         if state.waiting.is_empty() {

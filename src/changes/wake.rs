@@ -28,7 +28,8 @@ const MOVED_AWAY: &CStr = c"TRYAGAIN the key's slot is being moved to, or is ser
 const NO_RIGHT: &CStr = c"NOPERM this user may not claim this key any more";
 const WRONG_TYPE: &CStr = c"WRONGTYPE Operation against a key holding the wrong kind of value";
 
-/// Longest sleep, in ms, while somebody waits: keys can change without a sign (PEXPIRE, DEL of a plain string).
+/// Longest sleep, in ms, while somebody waits: keys can change without a sign (see `tick::patrol`), and the wall clock can
+/// be set.
 const PATROL_MS: i64 = 25;
 
 /// Whether anybody waits for anything.

@@ -11,6 +11,7 @@ use crate::server::ctx::Ctx;
 use crate::server::imports;
 use crate::server::key::Key;
 use crate::server::main_thread::state;
+use crate::server::soon;
 use crate::server::string::OwnedStr;
 
 /// The command, as the table names it.
@@ -57,6 +58,8 @@ impl Command for Revoke {
     fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         let holder = options::holder(args.bytes(1).unwrap_or_default())?;
         if holder.is_empty() {
+            // The module itself may have asked.
+            soon::within_own_call(ctx);
             return Err(CommandError::EmptyHolder);
         }
         let freed = User::of(ctx).map_or(0, |user| revoke(ctx, holder, &user));

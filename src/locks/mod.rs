@@ -10,6 +10,7 @@ pub mod glob;
 pub mod holders;
 pub mod linger;
 pub mod lock;
+pub mod names;
 pub mod number;
 pub mod outcome;
 pub mod queue;

@@ -3,9 +3,11 @@
 //! A wait ends at a time of the monotonic clock, since no step of the wall clock may lengthen it. A lock's deadline is the
 //! key's own, so it is wall clock.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+
+use super::names::Names;
 
 /// The place of a waiter among all waiters: later ones are greater.
 pub type WaiterId = u64;
@@ -91,10 +93,17 @@ struct Queue {
     wake_at_ms: Option<i64>,
     /// Listed in `Waiting::dirty`.
     is_dirty: bool,
+    /// Listed in `Waiting::named`.
+    is_named: bool,
+    /// Listed in `Waiting::lately`.
+    is_lately: bool,
 }
 
 /// A key that somebody waits for.
 pub type Place = (i32, Arc<[u8]>);
+
+/// Of how many named keys [`Waiting::lately`] knows.
+const LATELY_MAX: usize = 256;
 
 /// All queues.
 #[derive(Debug, Default)]
@@ -112,6 +121,12 @@ pub struct Waiting {
     hasher: RandomState,
     /// Keys to look at because something happened to them.
     dirty: Vec<Place>,
+    /// The keys of the queues.
+    names: Names,
+    /// Keys to look at because a command names them, which may change them without a sign.
+    named: Vec<Place>,
+    /// The last keys that commands named: a transaction that was queued meanwhile may change them.
+    lately: VecDeque<Place>,
 }
 
 impl Waiting {
@@ -120,11 +135,14 @@ impl Waiting {
         self.last_id = self.last_id.saturating_add(1);
         let id = self.last_id;
         let queues = self.queues.entry(db).or_default();
-        let key: Arc<[u8]> = match queues.get_key_value(key) {
-            Some((key, _)) => key.clone(),
-            None => key.into(),
+        let (key, is_new): (Arc<[u8]>, bool) = match queues.get_key_value(key) {
+            Some((key, _)) => (key.clone(), false),
+            None => (key.into(), true),
         };
         queues.entry(key.clone()).or_default().waiters.insert(id);
+        if is_new {
+            self.names.add(&key);
+        }
         if let Some(until_ms) = until_ms {
             self.ends.insert((until_ms, id));
         }
@@ -154,6 +172,7 @@ impl Waiting {
                         self.wakes.remove(&(wake_at_ms, (waiter.db, waiter.key.clone())));
                     }
                     queues.remove(&waiter.key);
+                    self.names.remove(&waiter.key);
                 }
             }
             if queues.is_empty() {
@@ -270,6 +289,66 @@ impl Waiting {
         any
     }
 
+    /// Whether somebody may wait for a key of this name, in whatever database. Cheap, and right where it says no.
+    pub fn may_have(&self, word: &[u8]) -> bool {
+        self.names.may_have(word)
+    }
+
+    /// A command that is about to run names `word`: if somebody waits for a key of this name in any database, it is to be
+    /// looked at when the command has run. Returns whether there is such a key.
+    pub fn name(&mut self, word: &[u8]) -> bool {
+        let mut any = false;
+        for (db, queues) in &mut self.queues {
+            let Some(key) = queues.get_key_value(word).map(|(key, _)| key.clone()) else { continue };
+            let Some(queue) = queues.get_mut(&key) else { continue };
+            any = true;
+            if !queue.is_lately {
+                queue.is_lately = true;
+                self.lately.push_back((*db, key.clone()));
+            }
+            if !queue.is_named {
+                queue.is_named = true;
+                self.named.push((*db, key));
+            }
+        }
+        while self.lately.len() > LATELY_MAX {
+            let Some((db, key)) = self.lately.pop_front() else { break };
+            if let Some(queue) = self.queues.get_mut(&db).and_then(|queues| queues.get_mut(&key)) {
+                queue.is_lately = false;
+            }
+        }
+        any
+    }
+
+    /// A transaction is about to run, whose commands were named when they were queued. Returns whether it may change a key
+    /// that somebody waits for.
+    pub fn name_again(&mut self) -> bool {
+        let mut any = false;
+        for (db, key) in &self.lately {
+            let Some(queue) = self.queues.get_mut(db).and_then(|queues| queues.get_mut(key)) else { continue };
+            any = true;
+            if !queue.is_named {
+                queue.is_named = true;
+                self.named.push((*db, key.clone()));
+            }
+        }
+        any
+    }
+
+    /// Whether some key was named and not looked at since.
+    pub fn has_named(&self) -> bool {
+        !self.named.is_empty()
+    }
+
+    /// A key that was named, taken off the list.
+    pub fn take_named(&mut self) -> Option<Place> {
+        let (db, key) = self.named.pop()?;
+        if let Some(queue) = self.queues.get_mut(&db).and_then(|queues| queues.get_mut(&key)) {
+            queue.is_named = false;
+        }
+        Some((db, key))
+    }
+
     /// Whether some key is to be looked at now.
     pub fn has_dirty(&self) -> bool {
         !self.dirty.is_empty()
@@ -307,7 +386,7 @@ impl Waiting {
 
     /// In how many ms something is due, given both clocks: 0 for now, `None` for nothing at all.
     pub fn due_in_ms(&self, monotonic_ms: i64, unix_ms: i64) -> Option<i64> {
-        if self.has_dirty() {
+        if self.has_dirty() || self.has_named() {
             return Some(0);
         }
         let end = self.ends.first().map(|(until_ms, _)| until_ms.saturating_sub(monotonic_ms));

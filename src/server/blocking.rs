@@ -13,7 +13,7 @@ use redis_module::raw::{RedisModuleBlockedClient, RedisModuleCtx, RedisModuleStr
 
 use super::ctx::Ctx;
 use super::main_thread::state;
-use super::{OK, events, timer};
+use super::{OK, events, passing, timer};
 use crate::locks::Bytes;
 use crate::locks::outcome::Outcome;
 use crate::locks::state::{Job, Unheard};
@@ -28,6 +28,7 @@ pub fn block(ctx: Ctx<'_>) -> Option<usize> {
     if handle.is_null() {
         return None;
     }
+    passing::watch(true);
     // SAFETY: a live handle.
     let _ = api!(RedisModule_SetDisconnectCallback(handle, Some(disconnected)));
     Some(handle.expose_provenance())

@@ -67,6 +67,11 @@ impl Flags {
                 == raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING
     }
 
+    /// No transaction and no script is running.
+    pub fn is_between_commands(self) -> bool {
+        self.0 & (raw::REDISMODULE_CTX_FLAGS_MULTI | raw::REDISMODULE_CTX_FLAGS_LUA) == 0
+    }
+
     /// A caller that cannot wait: a transaction, a script, another module, the primary, a file.
     pub fn denies_blocking(self) -> bool {
         const DENY: u32 = raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING
@@ -125,19 +130,36 @@ impl<'a> Ctx<'a> {
     /// it does a script's (`S`), and that changes nothing; its errors come as replies (`E`), since Valkey 9 ends at them else.
     /// A yes is good for some ms, since the call shows in `INFO commandstats` and MONITOR.
     pub fn takes_writes(self) -> bool {
-        let now_ms = clock::monotonic_ms();
-        if now_ms < TAKES_WRITES_UNTIL_MS.load(Relaxed) {
-            return true;
-        }
-        let reply = api!(RedisModule_Call(self.raw, REVOKE.as_ptr(), c"SEc".as_ptr(), c"".as_ptr()));
+        clock::monotonic_ms() < TAKES_WRITES_UNTIL_MS.load(Relaxed) || self.asks_to_write()
+    }
+
+    /// Asks that, whatever the last answer was. The command that is called runs `soon::within_own_call`, and what that
+    /// changes is to reach the stream (`!`).
+    pub(super) fn asks_to_write(self) -> bool {
+        let reply = api!(RedisModule_Call(self.raw, REVOKE.as_ptr(), c"!SEc".as_ptr(), c"".as_ptr()));
         let Some(reply) = reply.filter(|reply| !reply.is_null()) else { return false };
         // The command's own refusal of an empty label: it ran.
         let ran = string::of_reply(reply) == CommandError::EmptyHolder.text().to_bytes();
         let _ = api!(RedisModule_FreeCallReply(reply));
         if ran {
-            TAKES_WRITES_UNTIL_MS.store(now_ms.saturating_add(ASK_AGAIN_MS), Relaxed);
+            TAKES_WRITES_UNTIL_MS.store(clock::monotonic_ms().saturating_add(ASK_AGAIN_MS), Relaxed);
         }
         ran
+    }
+
+    /// Whether this is the only module of the server, as far as the server says.
+    pub(super) fn has_one_module(self) -> bool {
+        let reply = api!(RedisModule_Call(self.raw, c"MODULE".as_ptr(), c"Ec".as_ptr(), c"LIST".as_ptr()));
+        let Some(reply) = reply.filter(|reply| !reply.is_null()) else { return false };
+        let is_list = api!(RedisModule_CallReplyType(reply)) == Some(raw::REDISMODULE_REPLY_ARRAY as c_int);
+        let has_one = is_list && api!(RedisModule_CallReplyLength(reply)) == Some(1);
+        let _ = api!(RedisModule_FreeCallReply(reply));
+        has_one
+    }
+
+    /// The same context as a callback's, which writes every change into the stream.
+    pub(super) const fn of_callback(self) -> Self {
+        Self { is_command: false, ..self }
     }
 
     /// The selected database.

@@ -207,8 +207,8 @@ unsafe extern "C" fn configured(ctx: *mut RedisModuleCtx, _event: RedisModuleEve
     }
 }
 
-/// A key, of whatever type, has expired or was evicted. If it was the lock whose name was just unlinked, its end is
-/// counted as what it was.
+/// A key, of whatever type, has expired or was evicted: whoever waits for it is to get it. If it was the lock whose name was
+/// just unlinked, its end is counted as what it was.
 unsafe extern "C" fn key_gone(
     ctx: *mut RedisModuleCtx,
     class: c_int,
@@ -218,9 +218,13 @@ unsafe extern "C" fn key_gone(
     // SAFETY: the context and the name of this call.
     let ctx = unsafe { Ctx::new(ctx) };
     let key = unsafe { Str::new(key) };
+    let (db, key) = (ctx.db(), key.bytes());
+    if state(|state| state.waiting.mark(db, key)) {
+        soon::ask();
+    }
     state(|state| {
         let Some((place, at_ms)) = state.last_unlinked else { return };
-        if place != state.place_hash(ctx.db(), key.bytes()) {
+        if place != state.place_hash(db, key) {
             return;
         }
         state.last_unlinked = None;

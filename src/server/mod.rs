@@ -34,6 +34,7 @@ pub mod load;
 pub mod lock_type;
 pub mod log;
 pub mod main_thread;
+pub mod passing;
 pub mod register;
 pub mod scan;
 pub mod soon;

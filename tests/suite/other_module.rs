@@ -1,6 +1,8 @@
 //! Commands called by another module: nobody's connection, and nobody's user. CASES 36.
 
-use crate::support::{Conn, PATIENCE, Server, Value, cmd, compile_c, grant, int, items, server_kind};
+use crate::support::{
+    Conn, PATIENCE, Server, Value, Waiter, cmd, compile_c, grant, int, items, server_kind, wait_until,
+};
 
 fn server() -> Server {
     let server = Server::start();
@@ -90,4 +92,55 @@ fn changes_from_another_module_are_replicated() {
     assert_eq!(witness.seen().0, ["DEL k"]);
     conn.ok(cmd("caller.run PRLOCK.RELEASE k t"));
     witness.assert_nothing("a refusal");
+}
+
+/// Whatever another module does to a key, who waits for it gets it: by a command, by two in one of its own, and by the
+/// functions for keys, which no command tells of.
+#[test]
+fn a_key_that_another_module_removes_goes_to_the_first_who_waits() {
+    let server = server();
+    let mut conn = server.conn();
+    for held in ["PRLOCK.CLAIM k PX 60000 TOKEN a", "SET k a PX 60000"] {
+        for ends in [
+            "caller.run DEL k",
+            "caller.run PEXPIRE k 0",
+            "caller.run EVAL redis.call('del','k');return_redis.call('get','other') 0",
+            "caller.run caller.run DEL k",
+            "caller.remove xk",
+        ] {
+            conn.ok(cmd(held));
+            let mut waiter = server.waits("PRLOCK.CLAIM k PX 60000 TOKEN w BLOCK 0");
+            conn.ok(cmd(ends));
+            assert_eq!(waiter.granted().token, b"w", "{ends} behind {held}");
+            assert_eq!(conn.int("PRLOCK.RELEASE k w"), 1, "{ends} behind {held}");
+        }
+    }
+    server.wait_nobody_waits();
+}
+
+/// docs/operations.md: what no command tells of is found by looking at the awaited keys in turn, so many at a time that one
+/// of hundreds waits for moments only.
+#[test]
+fn a_change_without_a_sign_is_soon_found_among_hundreds_of_queues() {
+    const KEYS: usize = 300;
+    let server = server();
+    let mut conn = server.conn();
+    let mut waiters: Vec<Waiter> = (0..KEYS)
+        .map(|number| {
+            conn.ok(cmd(&format!("SET s{number} t PX 600000")));
+            server.background(cmd(&format!("PRLOCK.CLAIM s{number} PX 60000 BLOCK 0")))
+        })
+        .collect();
+    wait_until("all to wait", PATIENCE, || (server.stat("waiters") == KEYS as i64).then_some(()));
+    let mut late_ms: Vec<i64> = (0..KEYS)
+        .step_by(30)
+        .map(|number| {
+            let at_ms = conn.time_ms();
+            conn.ok(cmd(&format!("caller.remove xs{number}")));
+            waiters[number].granted().fence / 1_000 - at_ms
+        })
+        .collect();
+    late_ms.sort_unstable();
+    // A round takes 125 ms; the half of them, so that a busy machine's pauses don't count.
+    assert!(late_ms[late_ms.len() / 2] < 250, "{late_ms:?}");
 }

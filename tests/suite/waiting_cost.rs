@@ -128,7 +128,7 @@ fn ten_thousand_queues_cost_nearly_nothing_while_nothing_happens() {
     // The same server with the same connections, and nobody waits.
     let idle = share(Duration::from_secs(1));
     println!("10,000 queues: {waiting:.2} % of a processor while nothing happens; without any: {idle:.2} %");
-    assert!(waiting - idle < 5.0, "{waiting} % of a processor, {idle} % without");
+    assert!(waiting - idle < 2.0, "{waiting} % of a processor, {idle} % without");
     drop(waiters);
 }
 

@@ -2,9 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{
-    Conn, PATIENCE, Server, ServerKind, Value, Waiter, cmd, grant, int, items, server_kind, slowed_ms, wait_until,
-};
+use crate::support::{Conn, PATIENCE, Server, Value, cmd, grant, int, items, slowed_ms, wait_until};
 use crate::waiting_cost::{crowd, spacious};
 
 /// A server that removes no key by itself: what is granted here, the module's own clock and ears have granted.
@@ -260,32 +258,49 @@ fn the_wake_up_is_in_time_among_a_thousand_queues() {
     drop(others);
 }
 
-/// Not even a foreign command of the same pipeline comes between, where the server lets the module act at the end of the
-/// command that frees the key. Redis 7.0 does not: there a foreign command of the same turn may, and the queue waits on.
+/// Not even a command of the same pipeline comes between, whoever frees the key and however: a lock or the plain string of
+/// an older worker, by name, in a transaction, in a script that says the name to nobody else.
 #[test]
 fn no_later_command_comes_between_a_deletion_and_the_grant() {
-    let server = Server::start();
-    for ends in ["DEL k", "UNLINK k", "FLUSHALL ASYNC", "RENAME k k2", "MOVE k 5", "PEXPIRE k 0", "SWAPDB 0 9"] {
-        let mut conn = server.conn();
-        conn.granted("PRLOCK.CLAIM k PX 60000 TOKEN a");
-        let mut waiter = server.waits("PRLOCK.CLAIM k PX 60000 TOKEN w BLOCK 0");
-        let mut raw = server.raw();
-        let mut pipeline = redis::pipe();
-        let mut command = redis::Cmd::new();
-        command.arg(cmd(ends));
-        pipeline.add_command(command);
-        pipeline.cmd("SET").arg("k").arg("foreign").arg("NX");
-        raw.send(&pipeline.get_packed_pipeline());
-        raw.reply(PATIENCE).expect("the key goes");
-        let foreign = raw.reply(PATIENCE).expect("SET");
-        if server_kind() == ServerKind::Redis7 {
-            conn.ok(("DEL", "k"));
-        } else {
-            assert_eq!(foreign, Value::Nil, "{ends}");
+    let server = without_active_expiry();
+    let mut conn = server.conn();
+    for held in ["PRLOCK.CLAIM k PX 60000 TOKEN a", "SET k a PX 60000"] {
+        for ends in [
+            "DEL k",
+            "UNLINK k",
+            "DEL x k y",
+            "FLUSHDB",
+            "FLUSHALL ASYNC",
+            "RENAME k k2",
+            "MOVE k 5",
+            "PEXPIRE k 0",
+            "PEXPIREAT k 1",
+            "SWAPDB 0 9",
+            "SET k x;DEL k",
+            "MULTI;DEL k;EXEC",
+            "MULTI;PEXPIRE k 0;EXEC",
+            "MULTI;SET other x;EXEC;MULTI;DEL k;SET other y;EXEC",
+            "EVAL return_redis.call('del','k') 0",
+            "EVAL redis.call('del','k');redis.call('set','other','x') 0",
+        ] {
+            conn.ok(cmd(held));
+            let mut waiter = server.waits("PRLOCK.CLAIM k PX 60000 TOKEN w BLOCK 0");
+            // The semicolons of a script are its own.
+            let lines = if ends.starts_with("EVAL") { vec![ends] } else { ends.split(';').collect() };
+            let mut pipeline = redis::pipe();
+            for line in lines.into_iter().chain(["SET k foreign NX"]) {
+                let mut command = redis::Cmd::new();
+                command.arg(cmd(line));
+                pipeline.add_command(command);
+            }
+            let replies: Vec<Value> = pipeline.query(&mut conn).expect("replies");
+            assert_eq!(replies.last(), Some(&Value::Nil), "{ends} behind {held}");
+            assert_eq!(waiter.granted().token, b"w", "{ends} behind {held}");
+            assert_eq!(conn.int("PRLOCK.RELEASE k w"), 1, "{ends} behind {held}");
+            conn.ok(("FLUSHALL",));
         }
-        assert_eq!(waiter.granted().token, b"w", "{ends}");
-        conn.ok(("FLUSHALL",));
     }
+    server.wait_nobody_waits();
 }
 
 /// What the module frees itself goes on in the very command, on every server: of a lock, of all of a holder's, and of the
@@ -322,12 +337,25 @@ fn a_deletion_and_the_grant_are_replicated_in_order() {
     conn.granted("PRLOCK.CLAIM k PX 60000 TOKEN a");
     let mut waiter = server.waits("PRLOCK.CLAIM k PX 60000 TOKEN w BLOCK 0");
     let mut witness = server.witness();
-    conn.ok(("DEL", "k"));
+    let mut pipeline = redis::pipe();
+    pipeline.cmd("DEL").arg("k").cmd("SET").arg("other").arg("x");
+    pipeline.query::<Value>(&mut conn).expect("replies");
     waiter.granted();
     let (mut commands, events) = witness.seen();
     commands.retain(|command| command != "MULTI" && command != "EXEC");
-    assert_eq!(commands, ["DEL k", "PRLOCK.APPLY k"]);
-    assert_eq!(events, ["del k", "new k", "prlock.claim k"]);
+    // A grant stands before the next command of the same pipeline.
+    assert_eq!(commands, ["DEL k", "PRLOCK.APPLY k", "SET other"]);
+    assert_eq!(events, ["del k", "new k", "prlock.claim k", "new other", "set other"]);
+    conn.ok(cmd("PRLOCK.RELEASE k w"));
+    // The same of a plain string.
+    conn.ok(cmd("SET k old PX 60000"));
+    let mut waiter = server.waits("PRLOCK.CLAIM k PX 60000 TOKEN w BLOCK 0");
+    witness.seen();
+    pipeline.query::<Value>(&mut conn).expect("replies");
+    waiter.granted();
+    let (mut commands, _) = witness.seen();
+    commands.retain(|command| command != "MULTI" && command != "EXEC");
+    assert_eq!(commands, ["DEL k", "PRLOCK.APPLY k", "SET other"]);
     let mut waiter = server.waits("PRLOCK.CLAIM k PX 60000 TOKEN v BLOCK 0");
     conn.ok(cmd("PRLOCK.RENEW k w PX 30"));
     witness.seen();
@@ -438,30 +466,42 @@ fn a_restored_lock_is_waited_for_and_recognised() {
     rival.granted();
 }
 
-/// docs/operations.md: what gives no sign, DEL of a plain string and PEXPIRE, is found by looking at the keys in turn, so many
-/// at a time that even one of hundreds waits for moments only.
+/// A change that only its command tells of, DEL of a plain string or PEXPIRE, is found at once, whatever the number of keys
+/// that somebody waits for.
 #[test]
-fn a_change_without_a_sign_is_soon_found_among_hundreds_of_queues() {
-    const KEYS: usize = 200;
-    let server = Server::start();
+fn a_change_that_only_its_command_tells_of_is_found_at_once_among_a_thousand_queues() {
+    const KEYS: usize = 1_000;
+    let (server, _turn) = spacious();
     let mut conn = server.conn();
-    let mut waiters: Vec<Waiter> = (0..KEYS)
-        .map(|number| {
-            conn.ok(cmd(&format!("SET s{number} t PX 600000")));
-            server.background(cmd(&format!("PRLOCK.CLAIM s{number} PX 60000 BLOCK 0")))
-        })
-        .collect();
-    wait_until("all to wait", PATIENCE, || (server.stat("waiters") == KEYS as i64).then_some(()));
-    let mut late_ms: Vec<i64> = (0..KEYS)
-        .step_by(20)
-        .map(|number| {
-            let line = if number % 40 == 0 { format!("DEL s{number}") } else { format!("PEXPIRE s{number} 1") };
-            let at_ms = conn.time_ms();
-            conn.ok(cmd(&line));
-            granted_at_ms(waiters[number].granted().fence) - at_ms
-        })
-        .collect();
-    late_ms.sort_unstable();
-    // One turn takes 25 ms; the half of them, so that a busy machine's pauses don't count.
-    assert!(late_ms[late_ms.len() / 2] < 100, "{late_ms:?}");
+    conn.ok(("DEBUG", "SET-ACTIVE-EXPIRE", 0));
+    for number in 0..KEYS {
+        conn.ok(cmd(&format!("SET s{number} t PX 600000")));
+    }
+    let mut waiters = crowd(&server, KEYS, |number| format!("s{number}"));
+    for number in (0..KEYS).step_by(20) {
+        let ends = ["DEL s", "PEXPIREAT s 1", "RENAME s gone"][number / 20 % 3].replace('s', &format!("s{number}"));
+        let mut pipeline = redis::pipe();
+        for line in [ends.as_str(), &format!("SET s{number} foreign NX")] {
+            let mut command = redis::Cmd::new();
+            command.arg(cmd(line));
+            pipeline.add_command(command);
+        }
+        let replies: Vec<Value> = pipeline.query(&mut conn).expect("replies");
+        assert_eq!(replies.last(), Some(&Value::Nil), "{ends}");
+        assert!(grant(&waiters[number].reply(PATIENCE).expect("a grant")).is_some(), "{ends}");
+    }
+    // A deadline cut short passes between two commands, so that nothing is to be heard then but the clock.
+    let cut = |conn: &mut Conn, _round: usize| {
+        conn.ok(cmd("SET k a PX 60000"));
+        let waiting = server.stat("waiters");
+        let late = server.background(cmd("PRLOCK.CLAIM k PX 60000 TOKEN c BLOCK 0"));
+        wait_until("one more to wait", PATIENCE, || (server.stat("waiters") > waiting).then_some(()));
+        conn.ok(cmd("PEXPIRE k 30"));
+        let deadline_ms = conn.int("PEXPIRETIME k");
+        let mut late = late;
+        let late_ms = granted_at_ms(late.granted().fence) - deadline_ms;
+        assert_eq!(conn.int("PRLOCK.RELEASE k c"), 1);
+        late_ms
+    };
+    assert_in_time("PEXPIRE of a plain string", || (0..12).map(|round| cut(&mut conn, round)).collect());
 }

@@ -406,3 +406,58 @@ fn a_twin_is_found_by_key_and_token() {
     assert_eq!(waiting.twin(0, b"k", b"t"), None);
     assert!(waiting.twin(1, b"k", b"t").is_some());
 }
+
+fn anybody() -> Wish {
+    Wish { token: None, holder: Box::default(), ttl_ms: 1, linger_ms: None, connection_id: None, user: None }
+}
+
+fn named(waiting: &mut Waiting) -> Vec<(i32, Vec<u8>)> {
+    let mut all: Vec<_> = std::iter::from_fn(|| waiting.take_named()).map(|(db, key)| (db, key.to_vec())).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn a_key_that_a_command_names_is_to_be_looked_at_in_every_database_that_awaits_it() {
+    let mut waiting = Waiting::default();
+    for (handle, (db, key)) in [(0, "k"), (2, "k"), (0, "l")].into_iter().enumerate() {
+        waiting.join(db, key.as_bytes(), anybody(), handle, None);
+    }
+    assert!(!waiting.has_named() && !waiting.name(b"m") && !waiting.name_again());
+    // Named twice before it is looked at, it is looked at once.
+    assert!(waiting.may_have(b"k") && waiting.name(b"k") && waiting.name(b"k") && waiting.has_named());
+    assert_eq!(waiting.due_in_ms(0, 0), Some(0));
+    assert_eq!(named(&mut waiting), [(0, b"k".to_vec()), (2, b"k".to_vec())]);
+    // A transaction that comes later may hold that command.
+    assert!(!waiting.has_named() && waiting.name_again());
+    assert_eq!(named(&mut waiting), [(0, b"k".to_vec()), (2, b"k".to_vec())]);
+    // But not what nobody waits for any more.
+    let gone: Vec<WaiterId> = waiting.everybody_at(0, b"k");
+    gone.into_iter().for_each(|id| drop(waiting.leave(id)));
+    assert!(waiting.name_again());
+    assert_eq!(named(&mut waiting), [(2, b"k".to_vec())]);
+    waiting.everybody().into_iter().for_each(|id| drop(waiting.leave(id)));
+    assert!(!waiting.may_have(b"k") && !waiting.name(b"k") && !waiting.name_again());
+}
+
+/// Of the keys that commands have named, so many are remembered for a transaction, the last ones.
+#[test]
+fn the_last_named_keys_are_remembered_for_a_transaction() {
+    let mut waiting = Waiting::default();
+    let key = |number: usize| format!("k{number}");
+    for number in 0..LATELY_MAX + 10 {
+        waiting.join(0, key(number).as_bytes(), anybody(), number, None);
+    }
+    for number in 0..LATELY_MAX + 10 {
+        assert!(waiting.name(key(number).as_bytes()));
+    }
+    assert_eq!(named(&mut waiting).len(), LATELY_MAX + 10);
+    assert!(waiting.name_again());
+    let mut last: Vec<_> = (10..LATELY_MAX + 10).map(|number| (0, key(number).into_bytes())).collect();
+    last.sort();
+    assert_eq!(named(&mut waiting), last);
+    // What has fallen off is remembered when it is named again.
+    assert!(waiting.name(b"k0"));
+    waiting.take_named();
+    assert!(waiting.name_again() && named(&mut waiting).contains(&(0, b"k0".to_vec())));
+}
