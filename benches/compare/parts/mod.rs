@@ -1,5 +1,6 @@
 //! The parts of a run, in their order.
 
+mod bystander;
 mod cycle;
 mod generated;
 mod grant;
@@ -32,6 +33,7 @@ pub const ALL: &[Part] = &[
     Part { name: "handover", what: "16 workers on one key, beside polling and publish/subscribe", run: handover::run },
     Part { name: "grant", what: "from a release to the next one's grant, beside a PING", run: grant::run },
     Part { name: "waiters", what: "a release with 10,000 waiters on the key", run: waiters::run },
+    Part { name: "bystander", what: "GET and SET of another application while somebody waits", run: bystander::run },
     Part { name: "list", what: "pages, holders and prefixes among 1,000,000 locks, beside SCAN", run: list::run },
     Part { name: "growth", what: "from 10,000 locks to 1,000,000", run: growth::run },
     Part { name: "memory", what: "bytes per lock, of 1,000,000", run: memory::run },
