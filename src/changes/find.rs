@@ -11,31 +11,46 @@ use crate::server::imports;
 use crate::server::key::Key;
 use crate::server::main_thread::state;
 use crate::server::scan;
-use crate::server::string::OwnedStr;
+use crate::server::string::{OwnedStr, Str};
+
+/// Opens a key for a command, and makes sure that the lock which lies there, if one does, is registered there. `touch` is
+/// false for a look that must not count as use.
+#[inline]
+pub fn open<'k>(ctx: Ctx<'k>, name: Str<'k>, touch: bool) -> Key<'k> {
+    let mut key = ctx.open(name, touch);
+    adopt(ctx, &mut key);
+    key
+}
 
 /// Makes sure that the lock under `key`, if there is one, is registered there.
-pub fn adopted<'k>(ctx: Ctx<'_>, mut key: Key<'k>) -> Key<'k> {
-    let found = match key.lock() {
-        Some(found) if !Registry::is_registered(&found) => found.clone(),
-        _ => return key,
-    };
+#[inline]
+pub fn adopt(ctx: Ctx<'_>, key: &mut Key<'_>) {
+    if let Some(found) = key.lock()
+        && !Registry::is_registered(&found)
+    {
+        let found = found.clone();
+        adopt_lost(ctx, key, &found);
+    }
+}
+
+#[inline(never)]
+fn adopt_lost(ctx: Ctx<'_>, key: &mut Key<'_>, found: &Lock) {
     let db = ctx.db();
     // Another one in memory, so that what was noted of this one is over.
     let lock = found.renamed(key.name().bytes());
     if !key.put(&lock) {
-        return key;
+        return;
     }
-    let was_unlinked = !Registry::is_unseen(&found);
+    let was_unlinked = !Registry::is_unseen(found);
     let counts = was_unlinked && ctx.flags().is_primary();
     state(|state| {
         state.registry.add(db, &lock);
-        state.moved(db, &found, &lock);
+        state.moved(db, found, &lock);
         if counts {
             // It had been taken for a deletion.
             state.stats.deleted = state.stats.deleted.saturating_sub(1);
         }
     });
-    key
 }
 
 /// Finds all locks that live under a name that is not known. Costs nothing when there is none; else a look at the names
@@ -79,7 +94,7 @@ fn look(ctx: Ctx<'_>, db: i32, name: &[u8]) {
         return;
     }
     let name = OwnedStr::new(name);
-    adopted(ctx, Key::look(ctx, name.as_str()));
+    adopt(ctx, &mut Key::look(ctx, name.as_str()));
 }
 
 /// The deadline of a lock of the selected database, if it still lies under its name, is this node's and not past its

@@ -33,15 +33,19 @@ const WRONG_TYPE: &CStr = c"WRONGTYPE Operation against a key holding the wrong 
 const PATROL_MS: i64 = 25;
 
 /// Whether anybody waits for anything.
+#[inline]
 pub fn is_anyone_waiting() -> bool {
     state(|state| !state.waiting.is_empty())
 }
 
 /// Whether somebody waits for `key` of the selected database.
+#[inline]
 pub fn is_awaited(ctx: Ctx<'_>, key: Str<'_>) -> bool {
-    if !is_anyone_waiting() {
-        return false;
-    }
+    is_anyone_waiting() && has_queue(ctx, key)
+}
+
+#[inline(never)]
+fn has_queue(ctx: Ctx<'_>, key: Str<'_>) -> bool {
     let (db, key) = (ctx.db(), key.bytes());
     state(|state| state.waiting.has(db, key))
 }
@@ -126,7 +130,8 @@ fn attend_selected(ctx: Ctx<'_>, db: i32, key: &[u8], name: &OwnedStr, grants: b
         fail(db, key, MOVED_AWAY);
         return;
     }
-    let open = super::find::adopted(ctx, Key::look(ctx, name.as_str()));
+    let mut open = Key::look(ctx, name.as_str());
+    super::find::adopt(ctx, &mut open);
     match open.kind() {
         Kind::Free if !grants => mark(db, key),
         Kind::Free => {

@@ -232,7 +232,7 @@ impl<'a> Request<'a> {
         }
         // The connection's name, asked for only where it is needed: not by a refusal.
         let mut name = None;
-        let key = find::adopted(ctx, ctx.open(self.key, true));
+        let key = find::open(ctx, self.key, true);
         let lock = match key.kind() {
             Kind::Free => grant::new(ctx, key, self.terms(ctx, &mut name), clock::command(), grant::Cause::Free)?,
             Kind::Lock(lock) => {
@@ -261,21 +261,24 @@ impl<'a> Request<'a> {
     }
 
     /// Another token holds the lock: null, or a place in the queue.
+    #[inline]
     fn refuse(&self, ctx: Ctx<'_>, key: Key<'_>) -> Result<(), CommandError> {
-        // Another module's call does not wait even if it says that it could (`K`): where that module gives up, the server
-        // would end at an assertion.
-        if let Conflict::Block(ms) = self.conflict
-            && !ctx.flags().denies_blocking()
-            && ctx.connection_id().is_some()
-        {
-            let lapses_at_ms = key.expires_at_ms();
-            drop(key);
-            let wish = self.terms(ctx, &mut None).to_wish(acl::name_of_caller(ctx));
-            return wake::wait(ctx, self.key.bytes(), wish, ms, lapses_at_ms);
+        match self.conflict {
+            Conflict::Block(ms) if may_wait(ctx) => self.wait(ctx, key, ms),
+            _ => {
+                state(|state| state.stats.claims_refused = state.stats.claims_refused.saturating_add(1));
+                ctx.reply_null();
+                Ok(())
+            }
         }
-        state(|state| state.stats.claims_refused = state.stats.claims_refused.saturating_add(1));
-        ctx.reply_null();
-        Ok(())
+    }
+
+    #[inline(never)]
+    fn wait(&self, ctx: Ctx<'_>, key: Key<'_>, ms: i64) -> Result<(), CommandError> {
+        let lapses_at_ms = key.expires_at_ms();
+        drop(key);
+        let wish = self.terms(ctx, &mut None).to_wish(acl::name_of_caller(ctx));
+        wake::wait(ctx, self.key.bytes(), wish, ms, lapses_at_ms)
     }
 
     /// What the client asks for; `name` keeps the label that is its connection's name.
@@ -307,6 +310,13 @@ impl<'a> Request<'a> {
             }
         }
     }
+}
+
+/// Whether the caller can wait. Another module's call does not wait even if it says that it could (`K`): where that module
+/// gives up, the server would end at an assertion.
+#[inline(never)]
+fn may_wait(ctx: Ctx<'_>) -> bool {
+    !ctx.flags().denies_blocking() && ctx.connection_id().is_some()
 }
 
 /// The reply to whoever got the lock.

@@ -93,6 +93,7 @@ impl<'a> Ttl<'a> {
     }
 
     /// The TTL in ms, such that now plus it is a deadline that the server can store. `command` is for the error.
+    #[inline]
     pub fn ms(self, command: &'static str) -> Result<i64, CommandError> {
         let count = integer(self.value)?;
         let ttl_ms = count.checked_mul(self.unit_ms).filter(|ms| *ms > 0);

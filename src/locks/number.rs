@@ -1,5 +1,8 @@
 //! Integers as the server itself reads them from a command's arguments.
 
+/// So many digits fit 64 bits, whatever they are: nearly all numbers are read without a look at overflows.
+const SHORT_DIGITS: usize = 18;
+
 /// Reads a plain base-10 integer that fits 64 bits with sign: `-9223372036854775808` to `9223372036854775807`.
 ///
 /// `None` for everything else: a sign `+`, a leading zero, spaces, a fraction, an exponent, hex, the empty string, `-0`.
@@ -13,6 +16,17 @@ pub fn parse_i64(text: &[u8]) -> Option<i64> {
         [b'0'] => return if negative { None } else { Some(0) },
         [b'1'..=b'9', ..] => {}
         _ => return None,
+    }
+    if digits.len() <= SHORT_DIGITS {
+        let mut value: i64 = 0;
+        for byte in digits {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                return None;
+            }
+            value = value.wrapping_mul(10).wrapping_add(digit.into());
+        }
+        return Some(if negative { value.wrapping_neg() } else { value });
     }
     let mut value: i64 = 0;
     for byte in digits {

@@ -19,12 +19,18 @@ lazy_static! {
 
 /// Runs `f` on the state. `f` sees plain data and must not call the server, which may come back here in the middle
 /// (deleting a key calls `lock_type::unlink`). Should that happen all the same, it is logged and `f` is left out.
+#[inline]
 pub fn state<R: Default>(f: impl FnOnce(&mut State) -> R) -> R {
     match STATE.0.try_borrow_mut() {
         Ok(mut state) => f(&mut state),
         Err(_) => {
-            log(Level::Warning, "prlock: the state was asked for while in use; this is a defect of the module");
+            complain();
             R::default()
         }
     }
+}
+
+#[cold]
+fn complain() {
+    log(Level::Warning, "prlock: the state was asked for while in use; this is a defect of the module");
 }
