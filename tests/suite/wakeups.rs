@@ -176,14 +176,14 @@ fn lateness(server: &Server, rounds: usize, prepare: impl Fn(&mut Conn, usize) -
     late
 }
 
-/// The promise is 50 ms. A busy machine may hold the server up, so it is asked of most grants and not of each, and of one try
-/// in three: what comes late by its nature comes late in every try.
+/// The promise is 50 ms, for each grant. A busy machine may hold the server up, so it is asked of all grants of one try in
+/// five: what comes late by its nature comes late in every try.
 fn assert_in_time(what: &str, mut lateness_ms: impl FnMut() -> Vec<i64>) {
     let mut tries = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..5 {
         let mut late_ms = lateness_ms();
         late_ms.sort_unstable();
-        if late_ms[late_ms.len() * 3 / 4] < slowed_ms(50) {
+        if late_ms.last().is_some_and(|late_ms| *late_ms < slowed_ms(50)) {
             return;
         }
         tries.push(late_ms);
