@@ -47,14 +47,7 @@ fn who_releases_and_claims_again_comes_behind() {
     {
         let mut raw = server.raw();
         server.conn().granted("PRLOCK.CLAIM k PX 60000 TOKEN a STEAL HOLDER w");
-        let mut pipeline = redis::pipe();
-        pipeline.cmd("PRLOCK.CLAIM").arg("x").arg("PX").arg(60_000);
-        let words = cmd(ends);
-        let mut command = redis::Cmd::new();
-        command.arg(words);
-        pipeline.add_command(command);
-        pipeline.cmd("PRLOCK.CLAIM").arg("k").arg("PX").arg(60_000).arg("TOKEN").arg("a");
-        raw.send(&pipeline.get_packed_pipeline());
+        raw.send_lines(["PRLOCK.CLAIM x PX 60000", ends, "PRLOCK.CLAIM k PX 60000 TOKEN a"]);
         raw.reply(PATIENCE).expect("a lock elsewhere");
         raw.reply(PATIENCE).expect("the end of the lock");
         assert_eq!(raw.reply(PATIENCE), Ok(Value::Nil), "{ends}");

@@ -2,24 +2,12 @@
 
 use std::time::Duration;
 
-use redis::Pipeline;
-
 use crate::support::{Grant, PATIENCE, Raw, Server, Value, Waiter, cmd, grant, int, seeded_rng, wait_until};
 
-/// A pipeline of lines, written at once: the server finds all of it in one turn.
-fn send(raw: &mut Raw, lines: &[String]) {
-    let mut pipeline = Pipeline::new();
-    for line in lines {
-        let mut command = redis::Cmd::new();
-        command.arg(cmd(line));
-        pipeline.add_command(command);
-    }
-    raw.send(&pipeline.get_packed_pipeline());
-}
-
+/// Sends lines at once and takes all replies.
 fn send_and_take(server: &Server, lines: &[String]) {
     let mut raw = server.raw();
-    send(&mut raw, lines);
+    raw.send_lines(lines);
     for line in lines {
         raw.reply(PATIENCE).unwrap_or_else(|error| panic!("{line}: {error}"));
     }
@@ -81,7 +69,7 @@ fn unblocked_in_the_moment_of_the_time_out_means_one_reply() {
             let mut waiter = server.background(cmd("PRLOCK.CLAIM k PX 60000 BLOCK 5"));
             let mut raw = server.raw();
             // The server sleeps over the time-out, and then finds both at once.
-            send(&mut raw, &["DEBUG SLEEP 0.008".to_owned(), format!("CLIENT UNBLOCK {} {how}", waiter.id)]);
+            raw.send_lines(["DEBUG SLEEP 0.008".to_owned(), format!("CLIENT UNBLOCK {} {how}", waiter.id)]);
             assert!(!matches!(told(&mut waiter), Ok(Some(_))));
         }
     }

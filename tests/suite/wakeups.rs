@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Conn, PATIENCE, Server, Value, cmd, grant, int, items, slowed_ms, wait_until};
+use crate::support::{Conn, PATIENCE, Server, Value, cmd, grant, int, items, pipeline, slowed_ms, wait_until};
 use crate::waiting_cost::{crowd, spacious};
 
 /// A server that removes no key by itself: what is granted here, the module's own clock and ears have granted.
@@ -287,13 +287,8 @@ fn no_later_command_comes_between_a_deletion_and_the_grant() {
             let mut waiter = server.waits("PRLOCK.CLAIM k PX 60000 TOKEN w BLOCK 0");
             // The semicolons of a script are its own.
             let lines = if ends.starts_with("EVAL") { vec![ends] } else { ends.split(';').collect() };
-            let mut pipeline = redis::pipe();
-            for line in lines.into_iter().chain(["SET k foreign NX"]) {
-                let mut command = redis::Cmd::new();
-                command.arg(cmd(line));
-                pipeline.add_command(command);
-            }
-            let replies: Vec<Value> = pipeline.query(&mut conn).expect("replies");
+            let lines = lines.into_iter().chain(["SET k foreign NX"]);
+            let replies: Vec<Value> = pipeline(lines).query(&mut conn).expect("replies");
             assert_eq!(replies.last(), Some(&Value::Nil), "{ends} behind {held}");
             assert_eq!(waiter.granted().token, b"w", "{ends} behind {held}");
             assert_eq!(conn.int("PRLOCK.RELEASE k w"), 1, "{ends} behind {held}");
@@ -316,13 +311,8 @@ fn no_later_command_comes_between_a_release_and_the_grant() {
     ] {
         conn.ok(cmd(held));
         let mut waiter = server.waits("PRLOCK.CLAIM k PX 60000 TOKEN w BLOCK 0");
-        let mut pipeline = redis::pipe();
-        for line in [ends, "SET k foreign NX", "PRLOCK.RENEW k w PX 60000"] {
-            let mut command = redis::Cmd::new();
-            command.arg(cmd(line));
-            pipeline.add_command(command);
-        }
-        let replies: Vec<Value> = pipeline.query(&mut conn).expect("replies");
+        let lines = [ends, "SET k foreign NX", "PRLOCK.RENEW k w PX 60000"];
+        let replies: Vec<Value> = pipeline(lines).query(&mut conn).expect("replies");
         assert_eq!(replies, [Value::Int(1), Value::Nil, Value::Int(1)], "{ends} behind {held}");
         assert_eq!(waiter.granted().token, b"w");
         assert_eq!(conn.int("PRLOCK.RELEASE k w"), 1);
@@ -337,9 +327,8 @@ fn a_deletion_and_the_grant_are_replicated_in_order() {
     conn.granted("PRLOCK.CLAIM k PX 60000 TOKEN a");
     let mut waiter = server.waits("PRLOCK.CLAIM k PX 60000 TOKEN w BLOCK 0");
     let mut witness = server.witness();
-    let mut pipeline = redis::pipe();
-    pipeline.cmd("DEL").arg("k").cmd("SET").arg("other").arg("x");
-    pipeline.query::<Value>(&mut conn).expect("replies");
+    let deletion = pipeline(["DEL k", "SET other x"]);
+    deletion.query::<Value>(&mut conn).expect("replies");
     waiter.granted();
     let (mut commands, events) = witness.seen();
     commands.retain(|command| command != "MULTI" && command != "EXEC");
@@ -351,7 +340,7 @@ fn a_deletion_and_the_grant_are_replicated_in_order() {
     conn.ok(cmd("SET k old PX 60000"));
     let mut waiter = server.waits("PRLOCK.CLAIM k PX 60000 TOKEN w BLOCK 0");
     witness.seen();
-    pipeline.query::<Value>(&mut conn).expect("replies");
+    deletion.query::<Value>(&mut conn).expect("replies");
     waiter.granted();
     let (mut commands, _) = witness.seen();
     commands.retain(|command| command != "MULTI" && command != "EXEC");
@@ -374,13 +363,8 @@ fn the_old_owner_owns_nothing_right_after_the_deletion() {
         conn.granted("PRLOCK.CLAIM k PX 60000 TOKEN a HOLDER h");
         let mut waiter = server.waits("PRLOCK.CLAIM k PX 60000 TOKEN w BLOCK 0");
         let mut raw = server.raw();
-        let mut pipeline = redis::pipe();
-        for line in [ends, "PRLOCK.RENEW k a PX 60000", "PRLOCK.RELEASE k a", "PRLOCK.CLAIM k PX 60000 TOKEN a"] {
-            let mut command = redis::Cmd::new();
-            command.arg(cmd(line));
-            pipeline.add_command(command);
-        }
-        raw.send(&pipeline.get_packed_pipeline());
+        let lines = [ends, "PRLOCK.RENEW k a PX 60000", "PRLOCK.RELEASE k a", "PRLOCK.CLAIM k PX 60000 TOKEN a"];
+        raw.send_lines(lines);
         raw.reply(PATIENCE).expect("the key goes");
         let replies: Vec<Value> = (0..3).map(|_| raw.reply(PATIENCE).expect("a reply")).collect();
         assert_eq!(replies, [Value::Int(0), Value::Int(0), Value::Nil], "{ends}");
@@ -480,13 +464,8 @@ fn a_change_that_only_its_command_tells_of_is_found_at_once_among_a_thousand_que
     let mut waiters = crowd(&server, KEYS, |number| format!("s{number}"));
     for number in (0..KEYS).step_by(20) {
         let ends = ["DEL s", "PEXPIREAT s 1", "RENAME s gone"][number / 20 % 3].replace('s', &format!("s{number}"));
-        let mut pipeline = redis::pipe();
-        for line in [ends.as_str(), &format!("SET s{number} foreign NX")] {
-            let mut command = redis::Cmd::new();
-            command.arg(cmd(line));
-            pipeline.add_command(command);
-        }
-        let replies: Vec<Value> = pipeline.query(&mut conn).expect("replies");
+        let lines = [ends.as_str(), &format!("SET s{number} foreign NX")];
+        let replies: Vec<Value> = pipeline(lines).query(&mut conn).expect("replies");
         assert_eq!(replies.last(), Some(&Value::Nil), "{ends}");
         assert!(grant(&waiters[number].reply(PATIENCE).expect("a grant")).is_some(), "{ends}");
     }

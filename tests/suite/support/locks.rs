@@ -19,6 +19,15 @@ pub fn cmd(line: &str) -> Vec<Vec<u8>> {
         .collect()
 }
 
+/// Lines like those of [`cmd`], to be sent at once.
+pub fn pipeline<L: AsRef<str>>(lines: impl IntoIterator<Item = L>) -> redis::Pipeline {
+    let mut pipeline = redis::pipe();
+    for line in lines {
+        pipeline.add_command(redis::Cmd::new()).arg(cmd(line.as_ref()));
+    }
+    pipeline
+}
+
 /// The grant in a reply of PRLOCK.CLAIM; `None` for a refusal.
 #[track_caller]
 pub fn grant(reply: &Value) -> Option<Grant> {

@@ -38,7 +38,7 @@ pub use conn::Conn;
 pub use dump::{Dumper, Stored, crc64};
 pub use info::{find as find_info, info_number_on};
 pub use kind::{ServerKind, server_kind};
-pub use locks::{Grant, Witness, cmd, event_line, grant};
+pub use locks::{Grant, Witness, cmd, event_line, grant, pipeline};
 pub use memcheck::{slowed_ms, stretched};
 pub use random::{SeededRng, seeded_rng};
 pub use raw::{Raw, pack};

@@ -49,6 +49,11 @@ impl Raw {
         self.stream.write_all(bytes).expect("send to the server");
     }
 
+    /// Writes lines at once, so that the server finds all of them in one turn.
+    pub fn send_lines<L: AsRef<str>>(&mut self, lines: impl IntoIterator<Item = L>) {
+        self.send(&super::pipeline(lines).get_packed_pipeline());
+    }
+
     /// Sends a command and does not wait for its reply.
     #[track_caller]
     pub fn send_command(&mut self, args: impl ToRedisArgs) {
