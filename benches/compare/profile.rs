@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-/// Instructions, in all and by where they were spent.
+/// Instructions, or reads and writes that no cache held; in all and by where they were spent.
 pub struct Profile {
     pub total: f64,
     /// By the program or library whose code they are, by its path.
@@ -14,7 +14,18 @@ pub struct Profile {
 }
 
 impl Profile {
-    pub fn read(text: &str) -> Self {
+    /// `events` are callgrind's names for what is counted, and their numbers are added: `["Ir"]` for instructions.
+    pub fn read(text: &str, events: &[&str]) -> Self {
+        let all: Vec<&str> = text
+            .lines()
+            .find_map(|line| line.strip_prefix("events: "))
+            .unwrap_or_default()
+            .split_whitespace()
+            .collect();
+        // The first column is a line's position.
+        let columns: Vec<usize> =
+            (1..).zip(&all).filter(|(_, event)| events.contains(event)).map(|(column, _)| column).collect();
+        assert_eq!(columns.len(), events.len(), "callgrind has counted {all:?}");
         let (mut objects, mut functions) = (Names::default(), Names::default());
         let (mut object, mut called_function) = (String::new(), String::new());
         let mut profile = Self { total: 0.0, own: HashMap::new(), calls: HashMap::new() };
@@ -31,7 +42,10 @@ impl Profile {
             } else if line.starts_with("calls=") {
                 is_call = true;
             } else if line.starts_with(|first: char| first.is_ascii_digit() || matches!(first, '+' | '-' | '*')) {
-                let cost = line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).unwrap_or(0.0);
+                // Zeros at the end of a line are left out.
+                let numbers: Vec<&str> = line.split_whitespace().collect();
+                let number = |column: &usize| numbers.get(*column).and_then(|text| text.parse::<f64>().ok());
+                let cost: f64 = columns.iter().filter_map(number).sum();
                 if std::mem::take(&mut is_call) {
                     *profile.calls.entry((object.clone(), called_function.clone())).or_default() += cost;
                 } else {

@@ -11,19 +11,46 @@ use nix::unistd::Pid;
 use crate::profile::Profile;
 use crate::support::{Conn, PATIENCE, module_path, server_kind, wait_until};
 
+/// What is counted.
+#[derive(Clone, Copy)]
+pub enum Count {
+    Instructions,
+    /// Reads and writes that reach the memory behind a last cache of 2 MB, as large as what a core has for itself. Callgrind
+    /// plays the caches, so that they are the same on every machine.
+    Misses,
+}
+
+impl Count {
+    const fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Instructions => &[],
+            Self::Misses => &["--cache-sim=yes", "--I1=32768,8,64", "--D1=32768,8,64", "--LL=2097152,16,64"],
+        }
+    }
+
+    /// In callgrind's names.
+    const fn events(self) -> &'static [&'static str] {
+        match self {
+            Self::Instructions => &["Ir"],
+            Self::Misses => &["DLmr", "DLmw"],
+        }
+    }
+}
+
 pub struct Valgrind {
     child: Child,
+    count: Count,
     port: u16,
     folder: PathBuf,
 }
 
 impl Valgrind {
-    pub fn start(has_module: bool) -> Self {
+    pub fn start(has_module: bool, count: Count) -> Self {
         let port = free_port();
         let folder = std::env::temp_dir().join(format!("prlock-valgrind-{}-{port}", std::process::id()));
         fs::create_dir(&folder).expect("make a folder for the server");
         let mut command = Command::new("valgrind");
-        command.args(["--tool=callgrind", "--instr-atstart=no"]);
+        command.args(["--tool=callgrind", "--instr-atstart=no"]).args(count.options());
         command.arg(format!("--callgrind-out-file={}", folder.join("counts").display()));
         command.arg(server_kind().program());
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
@@ -37,7 +64,7 @@ impl Valgrind {
             assert!(child.try_wait().expect("look after the server").is_none(), "the server in valgrind has ended");
             Conn::open(port, Conn::resp2()).ok()?.call(("PING",)).ok()
         });
-        Self { child, port, folder }
+        Self { child, count, port, folder }
     }
 
     pub fn port(&self) -> u16 {
@@ -56,11 +83,13 @@ impl Valgrind {
         kill(self.pid(), Signal::SIGTERM).expect("end the server");
         wait_until("the server in valgrind to end", PATIENCE, || self.child.try_wait().expect("look after it"));
         let counts = fs::read_to_string(self.folder.join("counts")).expect("read what callgrind has counted");
-        let profile = Profile::read(&counts);
-        // The line `summary` is 0 where the counting was switched.
-        let total = counts.lines().find_map(|line| line.strip_prefix("totals: "));
-        let total: f64 = total.and_then(|text| text.trim().parse().ok()).expect("a total in what callgrind wrote");
-        assert_eq!(profile.total, total, "the sum of what callgrind wrote is not its total");
+        let profile = Profile::read(&counts, self.count.events());
+        if let Count::Instructions = self.count {
+            // The line `summary` is 0 where the counting was switched.
+            let total = counts.lines().find_map(|line| line.strip_prefix("totals: "));
+            let total: f64 = total.and_then(|text| text.trim().parse().ok()).expect("a total in what callgrind wrote");
+            assert_eq!(profile.total, total, "the sum of what callgrind wrote is not its total");
+        }
         profile
     }
 

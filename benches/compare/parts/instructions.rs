@@ -1,4 +1,5 @@
-//! How many instructions commands take, and where: numbers that no mood of the machine changes. Only with CALLGRIND=1.
+//! How many instructions commands take, and how often they reach for the memory, and where: numbers that no mood of the
+//! machine changes. Only with CALLGRIND=1.
 
 use crate::bench::Bench;
 use crate::profile::Profile;
@@ -6,13 +7,15 @@ use crate::recipes::{self, Recipe};
 use crate::report::Target;
 use crate::script::{Player, Reply, Script, step};
 use crate::support::Conn;
-use crate::valgrind::Valgrind;
+use crate::valgrind::{Count, Valgrind};
 use crate::value::Value;
 use crate::words::{TTL_MS, scattered_keys, token};
 
 const PART: &str = super::INSTRUCTIONS;
 
 const KEYS: usize = 4_000;
+/// Held at once: many times what the caches hold, though not so many that counting takes long.
+const HELD: usize = 20_000;
 
 /// The module's own code, by the end of its path, and the server's functions that it calls, by the start of their names.
 const MODULE: &str = "libprlock.so";
@@ -20,15 +23,20 @@ const API: &str = "RM_";
 
 /// Functions of the API that cost less than this in a cycle are shown as one sum.
 const LEAST_SHOWN: f64 = 150.0;
+/// The same for what reaches the memory.
+const LEAST_MISSES_SHOWN: f64 = 0.5;
 
 pub fn run(bench: &mut Bench) {
-    cycle(bench);
+    tell(bench, "claim, renew, release, one key after another", KEYS, LEAST_SHOWN, per_cycle);
+    let what = "the same with 20,000 held at once, reads and writes that no cache holds";
+    tell(bench, what, HELD, LEAST_MISSES_SHOWN, per_cycle_of_held);
     refused(bench);
 }
 
-fn cycle(bench: &mut Bench) {
-    let ours = per_cycle(true, |_| Some(recipes::prlock())).expect("always there");
-    let per_cycle_of = |cost: f64| cost / KEYS as f64;
+/// What `measure` says of this module's cycle beside the others, and where it goes.
+fn tell(bench: &mut Bench, what: &str, cycles: usize, least_shown: f64, measure: fn(bool, Making) -> Option<Profile>) {
+    let ours = measure(true, |_| Some(recipes::prlock())).expect("always there");
+    let per_cycle_of = |cost: f64| cost / cycles as f64;
     let total = per_cycle_of(ours.total);
     let others: [(&str, Making); 4] = [
         (recipes::PLAIN, |_| Some(recipes::plain())),
@@ -37,11 +45,11 @@ fn cycle(bench: &mut Bench) {
         (recipes::IFEQ, |_| recipes::ifeq()),
     ];
     for (name, recipe) in others {
-        if let Some(theirs) = per_cycle(false, recipe) {
+        if let Some(theirs) = measure(false, recipe) {
             let theirs = per_cycle_of(theirs.total);
             bench.report.beside(
                 PART,
-                "claim, renew, release, one key after another",
+                what,
                 Value(total, ""),
                 (name, Value(theirs, "")),
                 (Value(total / theirs, "x"), Target::None),
@@ -55,7 +63,7 @@ fn cycle(bench: &mut Bench) {
     for (name, cost) in ours.called(MODULE, API) {
         let cost = per_cycle_of(cost);
         api += cost;
-        if cost >= LEAST_SHOWN {
+        if cost >= least_shown {
             alone(format!("of that {name}"), cost);
         } else {
             rest += cost;
@@ -92,14 +100,25 @@ type Making = fn(&mut Conn) -> Option<Recipe>;
 
 /// All cycles in a server that has done them once, to get warm; none where the server can't do it.
 fn per_cycle(has_module: bool, recipe: Making) -> Option<Profile> {
-    let valgrind = Valgrind::start(has_module);
+    let valgrind = Valgrind::start(has_module, Count::Instructions);
     let script = recipe(&mut valgrind.conn())?.key_by_key(scattered_keys(KEYS));
     Some(warm(valgrind, &script))
 }
 
+/// What reaches the memory in claims of all keys, then renewals of all, then releases of all.
+fn per_cycle_of_held(has_module: bool, recipe: Making) -> Option<Profile> {
+    let valgrind = Valgrind::start(has_module, Count::Misses);
+    let keys: Vec<String> = scattered_keys(HELD).collect();
+    let phases = recipe(&mut valgrind.conn())?.phases(&keys);
+    let mut player = Player::connect(valgrind.port());
+    // Once before, so that tables have grown to their size.
+    phases.iter().for_each(|phase| player.play(phase));
+    Some(valgrind.profile_of(|| phases.iter().for_each(|phase| player.play(phase))))
+}
+
 /// One command that is refused again and again.
 fn per_refusal(has_module: bool, held: (&str, Reply), refused: (&str, Reply)) -> f64 {
-    let valgrind = Valgrind::start(has_module);
+    let valgrind = Valgrind::start(has_module, Count::Instructions);
     Player::connect(valgrind.port()).play(&std::iter::once(step(held.0, held.1)).collect());
     let script: Script = (0..KEYS).map(|_| step(refused.0, refused.1)).collect();
     warm(valgrind, &script).total / KEYS as f64
