@@ -1,9 +1,13 @@
 //! An ordered set of locks that hardly looks at them: what orders a lock lies beside its pointer.
 //!
 //! The locks lie in order on shelves, and a tree finds the shelf by a label: bytes above every rank on the shelves before
-//! and not above any on this one. Whatever belongs on a shelf begins with what its label and the next one have in common,
-//! and four bytes behind that stand beside each lock's pointer. To find a lock's place among a hundred takes a few lines of
-//! memory, where a tree of pointers would follow one to another lock, scattered over the memory, for every comparison.
+//! and not above any on this one. Four bytes of each rank stand beside the lock's pointer, taken behind those that all on
+//! the shelf have in common. To find a lock's place among a hundred takes a few lines of memory, where a tree of pointers
+//! would follow one to another lock, scattered over the memory, for every comparison.
+//!
+//! What belongs on a shelf begins with what its label and the next one have in common. What all that lie there have in
+//! common beyond that is kept, and a rank is compared with it first: one that begins otherwise lies before or behind all
+//! of them, and when such a lock comes, the four bytes of that one shelf are taken anew.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -107,8 +111,10 @@ fn label_between(below: &[u8], rank: &[u8]) -> Box<[u8]> {
 
 #[derive(Debug, Default)]
 struct Shelf {
-    /// Bytes that all ranks which belong here have in common, or fewer.
+    /// Bytes that all ranks on this shelf have in common, or fewer.
     skip: usize,
+    /// The last of these bytes: those that a rank which belongs here need not begin with, going by the labels.
+    checked: Box<[u8]>,
     /// Of each lock, what follows on them. Empty where no lock has come or gone since the shelf was filled at once.
     heads: Vec<u32>,
     locks: Vec<Lock>,
@@ -119,23 +125,80 @@ impl Shelf {
         self.locks.len()
     }
 
-    fn set_heads<O: Order>(&mut self) {
+    /// How many bytes all ranks here have in common; 0 for so few locks that the next one would change that.
+    fn common<O: Order>(&self) -> usize {
+        match &*self.locks {
+            [first, .., last] if self.len() >= FEW / 2 => {
+                let (mut left, mut right) = (Bytes::new(), Bytes::new());
+                common(O::rank(first, &mut left), O::rank(last, &mut right))
+            }
+            _ => 0,
+        }
+    }
+
+    /// Takes the heads anew. Every rank that belongs here begins with the same `sure` bytes.
+    fn set_heads<O: Order>(&mut self, sure: usize) {
         let mut room = Bytes::new();
+        self.skip = self.common::<O>().max(sure);
+        self.checked = match self.locks.first() {
+            Some(first) if self.skip > sure => {
+                O::rank(first, &mut room).get(sure..self.skip).unwrap_or_default().into()
+            }
+            _ => Box::default(),
+        };
         self.heads.clear();
         self.heads.reserve_exact(self.locks.capacity());
         self.heads.extend(self.locks.iter().map(|lock| head_of(O::rank(lock, &mut room), self.skip)));
     }
 
+    /// Takes the heads anew where that is worth a look at all locks: once they begin with two bytes that are all the same.
+    fn sharpen<O: Order>(&mut self, sure: usize) {
+        if self.common::<O>().max(sure) > self.skip.saturating_add(1) {
+            self.set_heads::<O>(sure);
+        }
+    }
+
     /// Sees to it that there are heads.
     fn with_heads<O: Order>(&mut self) -> &mut Self {
         if self.heads.len() != self.locks.len() {
-            self.set_heads::<O>();
+            self.set_heads::<O>(self.sure());
         }
         self
     }
 
+    /// Bytes that all ranks which belong here have in common.
+    fn sure(&self) -> usize {
+        self.skip.saturating_sub(self.checked.len())
+    }
+
+    /// Whether `rank`, which belongs here, lies before all that begin as those on this shelf do, or behind, or among them.
+    fn side(&self, rank: &[u8]) -> Ordering {
+        if self.checked.is_empty() {
+            return Ordering::Equal;
+        }
+        let rest = rank.get(self.sure()..).unwrap_or_default();
+        rest.get(..self.checked.len()).unwrap_or(rest).cmp(&self.checked)
+    }
+
+    /// Makes room for a rank that begins otherwise.
+    fn widen<O: Order>(&mut self, rank: &[u8]) {
+        let sure = self.sure();
+        let same = common(rank.get(sure..).unwrap_or_default(), &self.checked);
+        self.checked = self.checked.get(..same).unwrap_or_default().into();
+        self.skip = sure.saturating_add(same);
+        let mut room = Bytes::new();
+        for (head, lock) in self.heads.iter_mut().zip(&self.locks) {
+            *head = head_of(O::rank(lock, &mut room), self.skip);
+        }
+    }
+
     /// How many come before the first that compares otherwise than `is_before` says.
     fn place<O: Order>(&self, rank: &[u8], is_before: impl Fn(Ordering) -> bool) -> usize {
+        match self.side(rank) {
+            Ordering::Less => return 0,
+            Ordering::Greater => return self.len(),
+            Ordering::Equal => {}
+        }
         let head = head_of(rank, self.skip);
         let (start, equal) = if self.heads.len() == self.locks.len() {
             let start = self.heads.partition_point(|other| *other < head);
@@ -190,11 +253,18 @@ impl Shelf {
         self.locks.shrink_to(places);
     }
 
-    /// Where to divide, as near to the middle as two neighbours of different rank are, and the label of the second part.
+    /// Where to divide, and the label of the second part. In the middle half, it is where two neighbours differ soonest, so
+    /// that the locks of one holder, say, get shelves of their own; else as near to the middle as two of different rank are.
     fn division<O: Order>(&self) -> Option<(usize, Box<[u8]>)> {
         let middle = self.len() / 2;
         let outwards = (0..=middle).flat_map(|way| [middle.saturating_sub(way), middle.saturating_add(way)]);
-        outwards.filter(|at| *at > 0).find_map(|at| {
+        let outwards = outwards.filter(|at| *at > 0);
+        let same_bytes = |at: usize| {
+            let (before, behind) = (self.heads.get(at.saturating_sub(1))?, self.heads.get(at)?);
+            Some((before ^ behind).leading_zeros() / u8::BITS)
+        };
+        let soonest = outwards.clone().take(middle).min_by_key(|at| same_bytes(*at).unwrap_or(u32::MAX));
+        soonest.into_iter().chain(outwards).find_map(|at| {
             let (before, behind) = (self.locks.get(at.saturating_sub(1))?, self.locks.get(at)?);
             let (mut left, mut right) = (Bytes::new(), Bytes::new());
             let (below, rank) = (O::rank(before, &mut left), O::rank(behind, &mut right));
@@ -246,7 +316,7 @@ impl<O: Order> Shelves<O> {
         let mut sorted = sorted.into_iter();
         let shelves = starts.into_iter().zip(ends).map(|((start, label), (end, skip))| {
             let locks = sorted.by_ref().take(end.saturating_sub(start)).collect();
-            (label, Shelf { skip, heads: Vec::new(), locks })
+            (label, Shelf { skip, locks, ..Shelf::default() })
         });
         Self { shelves: shelves.collect(), order: PhantomData }
     }
@@ -266,8 +336,15 @@ impl<O: Order> Shelves<O> {
         let rank = O::rank(&lock, &mut room);
         let Some((label, shelf)) = self.shelves.range_mut::<[u8], _>(up_to(rank)).next_back() else { return };
         let shelf = shelf.with_heads::<O>();
+        if shelf.side(rank).is_ne() {
+            shelf.widen::<O>(rank);
+        }
         let (at, head) = (shelf.behind::<O>(rank), head_of(rank, shelf.skip));
         shelf.put(at, head, lock);
+        if shelf.len() == FEW {
+            // It has grown: from nothing, the first shelf has.
+            shelf.sharpen::<O>(shelf.sure());
+        }
         if shelf.len() > MOST {
             let label = label.clone();
             self.divide(&label);
@@ -318,15 +395,16 @@ impl<O: Order> Shelves<O> {
         let next = self.next(label);
         let Some(left) = self.shelves.get_mut(label) else { return };
         let Some((at, middle)) = left.division::<O>() else { return };
-        let mut right = Shelf { skip: left.skip, heads: left.heads.split_off(at), locks: left.locks.split_off(at) };
+        let mut right = Shelf {
+            skip: left.skip,
+            checked: left.checked.clone(),
+            heads: left.heads.split_off(at),
+            locks: left.locks.split_off(at),
+        };
         left.fit(STEP);
-        let right_skip = next.map_or(0, |next| common(&middle, &next));
-        for (shelf, skip) in [(left, common(label, &middle)), (&mut right, right_skip)] {
-            // New heads take a look at all locks: worth it once the old ones begin with two bytes that are all the same.
-            if skip > shelf.skip.saturating_add(1) {
-                shelf.skip = skip;
-                shelf.set_heads::<O>();
-            }
+        let right_sure = next.map_or(0, |next| common(&middle, &next));
+        for (shelf, sure) in [(left, common(label, &middle)), (&mut right, right_sure)] {
+            shelf.sharpen::<O>(sure);
         }
         self.shelves.insert(middle, right);
     }
@@ -341,17 +419,16 @@ impl<O: Order> Shelves<O> {
             return;
         }
         let before = before.clone();
-        let skip = self.next(label).map_or(0, |next| common(&before, &next));
+        let sure = self.next(label).map_or(0, |next| common(&before, &next));
         let Some(shelf) = self.shelves.remove(label) else { return };
         let Some(previous) = self.shelves.get_mut(&before) else { return };
-        let is_same = skip >= previous.skip && previous.skip == shelf.skip;
+        let is_same = sure >= previous.sure() && previous.skip == shelf.skip && previous.checked == shelf.checked;
         let (from, count) = (previous.len(), shelf.len());
-        previous.skip = previous.skip.min(skip);
         previous.locks.extend(shelf.locks);
         if is_same && previous.heads.len() == from && shelf.heads.len() == count {
             previous.heads.extend(shelf.heads);
         } else {
-            previous.set_heads::<O>();
+            previous.set_heads::<O>(sure);
         }
         previous.fit(STEP);
     }

@@ -66,13 +66,14 @@ impl<O: Plain> Pair<O> {
         assert!(labels.first().is_none_or(|label| label.is_empty()));
         for (number, shelf) in self.set.shelves.values().enumerate() {
             let next = labels.get(number + 1);
-            assert!(shelf.skip <= next.map_or(0, |next| common(labels[number], next)));
+            assert!(shelf.sure() <= next.map_or(0, |next| common(labels[number], next)));
             assert!(shelf.heads.is_empty() || shelf.heads.len() == shelf.locks.len());
             for (at, lock) in shelf.locks.iter().enumerate() {
                 let mut room = Bytes::new();
                 let rank = O::rank(lock, &mut room);
                 assert!(rank >= labels[number] && next.is_none_or(|next| rank < *next));
                 assert!(shelf.heads.get(at).is_none_or(|head| *head == head_of(rank, shelf.skip)));
+                assert!(shelf.checked.is_empty() || rank[shelf.sure()..].starts_with(&shelf.checked));
             }
         }
     }
@@ -210,6 +211,40 @@ fn what_comes_and_goes_in_any_order_leaves_little_behind() {
         }
         assert_eq!(pair.set.shelves.len(), 1);
     }
+}
+
+/// How many locks there are whose head is that of their neighbour, so that a search has to look at them.
+fn doubtful<O: Plain>(pair: &Pair<O>) -> usize {
+    pair.set.shelves.values().map(|shelf| shelf.heads.windows(2).filter(|two| two[0] == two[1]).count()).sum()
+}
+
+#[test]
+fn heads_tell_apart_what_begins_alike() {
+    // On the only shelf, which no label bounds.
+    let mut one: Pair<ByKey> = Pair::new(Vec::new());
+    for number in 0..100 {
+        one.insert(lock(format!("a:name:that:all:of:them:begin:with:{:03}", number * 37 % 100).as_bytes(), b""));
+    }
+    one.check();
+    assert_eq!((one.set.shelves.len(), doubtful(&one)), (1, 0));
+    // One that begins otherwise at each end, and both gone again.
+    for name in [&b"a:na"[..], b"b"] {
+        one.insert(lock(name, b""));
+        one.check();
+    }
+    one.remove_at(one.list.len() - 1);
+    one.remove_at(0);
+    one.check();
+    // Holders of as many locks as fill a few shelves: nearly all of them get shelves of their own.
+    let mut many: Pair<ByHolder> = Pair::new(Vec::new());
+    for number in 0..6_000usize {
+        let number = number * 1_877 % 6_000;
+        let (key, holder) = (format!("lock:{number:05}"), format!("app:worker-{:02}", number % 20));
+        many.insert(lock(key.as_bytes(), holder.as_bytes()));
+    }
+    many.check();
+    many.check_waste();
+    assert!(doubtful(&many) < 600, "{}", doubtful(&many));
 }
 
 /// No division tells them apart: they stay together, and every one of them is found.
