@@ -20,6 +20,11 @@ const ASK_AGAIN_MS: i64 = 10;
 /// Until when it holds, monotonic ms.
 static TAKES_WRITES_UNTIL_MS: AtomicI64 = AtomicI64::new(0);
 
+/// The server has just shown that it takes writes.
+pub(super) fn note_takes_writes() {
+    TAKES_WRITES_UNTIL_MS.store(clock::monotonic_ms().saturating_add(ASK_AGAIN_MS), Relaxed);
+}
+
 /// What the server says about itself and the caller; see the predicates.
 #[derive(Clone, Copy)]
 pub struct Flags(u32);
@@ -142,7 +147,7 @@ impl<'a> Ctx<'a> {
         let ran = string::of_reply(reply) == CommandError::EmptyHolder.text().to_bytes();
         let _ = api!(RedisModule_FreeCallReply(reply));
         if ran {
-            TAKES_WRITES_UNTIL_MS.store(clock::monotonic_ms().saturating_add(ASK_AGAIN_MS), Relaxed);
+            note_takes_writes();
         }
         ran
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
 use redis_module::raw::{self, RedisModuleCtx};
 
-use super::ctx::Ctx;
+use super::ctx::{self, Ctx};
 use super::main_thread::state;
 use super::{OK, clock, timer};
 use crate::changes::tick;
@@ -72,6 +72,8 @@ pub(super) fn before_command() {
 /// Does the work, if `ctx` is that of the module's own call.
 pub fn within_own_call(ctx: Ctx<'_>) {
     if CALLED.swap(false, Relaxed) {
+        // That this runs is the answer to what `after_command` would ask.
+        ctx::note_takes_writes();
         tick::after_command(ctx.of_callback());
     }
 }

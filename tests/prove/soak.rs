@@ -153,6 +153,12 @@ fn step(server: &Server, raw: &mut Raw, rng: &mut StdRng, counts: &mut Counts, k
             counts.refused += PIPELINE as u64;
         }
         8 => {
+            // Freed from outside with commands behind it, so that the grant comes in a call within the server's own.
+            send(raw, &[claim("awaited", 60_000, &["STEAL"])]);
+            let mut heir = server.waiter(claim("awaited", 5, &["BLOCK", "0"]));
+            send(raw, &["DEL awaited", "PING"].map(|line| line.split(' ').map(str::to_owned).collect::<Vec<_>>()));
+            heir.reply(PATIENCE).expect("a grant");
+            heir.disconnect();
             // Waited for, by clients that then close; and what they hold lingers.
             send(raw, &[claim("awaited", 5, &["STEAL"])]);
             let mut waiters: Vec<_> = (0..20)
