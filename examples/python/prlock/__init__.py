@@ -1,7 +1,7 @@
-"""Locks of the PRLOCK module around work. For threads: `prlock.lock`; for asyncio: `prlock.aio.lock`."""
+"""Locks of the PRLOCK module around work. For threads: `prlock.Locks` and `prlock.lock`; for asyncio: `prlock.aio`."""
 
 from . import aio
 from .errors import LockBusy, LockError, LockLost
-from .sync import Lock, lock, revoke
+from .sync import Lock, Locks, lock, revoke
 
-__all__ = ["Lock", "LockBusy", "LockError", "LockLost", "aio", "lock", "revoke"]
+__all__ = ["Lock", "LockBusy", "LockError", "LockLost", "Locks", "aio", "lock", "revoke"]

@@ -1,6 +1,7 @@
 """Locks for asyncio, with `redis.asyncio.Redis`."""
 
 import asyncio
+import contextlib
 import logging
 import math
 
@@ -8,8 +9,8 @@ import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from .errors import LockBusy, LockError, LockLost, explain
-from .held import Held
+from .errors import LockBusy, LockError, LockLost, explain, shutting_down
+from .held import Held, Registry
 from .terms import Terms, connection_settings, fence_of, lapsed, now, pause_s, wrong_client, yes_or_no
 
 log = logging.getLogger("prlock")
@@ -37,6 +38,60 @@ async def revoke(client, holder):
         return await client.execute_command("PRLOCK.REVOKE", holder)
     except (redis.RedisError, OSError) as error:
         raise explain("PRLOCK.REVOKE", error) from None
+
+
+class Locks:
+    """The locks of this process, for its start and its end."""
+
+    def __init__(self, client, holder, *, reply_ms=5000, retry_ms=3000):
+        """`holder`: this process's public label, which `revoke_own` frees; one for each process."""
+        if not holder:
+            raise LockError("ARGUMENT", "The holder must not be empty.")
+        self._client = client
+        self._holder = holder
+        self._options = {"reply_ms": reply_ms, "retry_ms": retry_ms}
+        #: What this process holds, by key and token.
+        self.held = Registry()
+        self._closing = asyncio.Event()
+        # What has begun to claim and has not been released yet, and whether that is nothing.
+        self._running = set()
+        self._drained = asyncio.Event()
+        self._drained.set()
+
+    async def revoke_own(self):
+        """At the start: frees what an earlier life of this process left behind, and says how many locks. Siblings' locks
+        stay, which a flush would take as well."""
+        return await revoke(self._client, self._holder)
+
+    def lock(self, key, ttl_ms, *, cancel=True, **options):
+        """As `prlock.aio.lock`, with this process's holder."""
+        terms = Terms(key, ttl_ms, holder=self._holder, **{**self._options, **options})
+        return _Manager(self._client, terms, cancel, self)
+
+    async def shutdown(self, grace_ms):
+        """For the end of the process: no new locks and no more waits; lets the running work come to its end; after the
+        grace cancels what is left, and releases its locks also if it doesn't end then. Gives the keys of those."""
+        self._closing.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None if math.isinf(grace_ms) else grace_ms / 1000):
+                await self._drained.wait()
+        left = [(manager, held) for manager in self._running if (held := manager._cut_short())]
+        # Also of the work that has ended in time.
+        releases = [manager._releasing for manager in self._running if manager._releasing is not None]
+        if releases:
+            await asyncio.wait(releases)
+        return [held.key for _, held in left]
+
+    def _begins(self, manager):
+        if self._closing.is_set():
+            raise shutting_down()
+        self._running.add(manager)
+        self._drained.clear()
+
+    def _ends(self, manager):
+        self._running.discard(manager)
+        if not self._running:
+            self._drained.set()
 
 
 class Lock(Held):
@@ -104,13 +159,16 @@ class Lock(Held):
 
 
 class _Manager:
-    def __init__(self, client, terms, cancel):
+    def __init__(self, client, terms, cancel, locks=None):
         if not isinstance(client, redis.asyncio.Redis):
             raise wrong_client(client, "redis.asyncio.Redis", "for redis.Redis there is prlock.lock")
         self._client = client
         self._terms = terms
         self._cancel = cancel
+        self._locks = locks
         self._held = None
+        # The task that releases, once the work has ended or `shutdown` doesn't wait for it any more.
+        self._releasing = None
         self._body = None
         self._cancelling = 0
         self._cancelled = False
@@ -118,17 +176,29 @@ class _Manager:
     async def __aenter__(self):
         if self._held is not None:
             raise LockError("ARGUMENT", "This lock is in use; call lock() again for another.")
+        self._releasing = None
         wire = _Wire(self._client)
         try:
+            if self._locks is not None:
+                self._locks._begins(self)
             fence, proven_at = await self._claim(wire)
+            if self._locks is not None and self._locks._closing.is_set():
+                raise shutting_down()
             self._body = asyncio.current_task()
             self._cancelling = self._body.cancelling()
             self._cancelled = False
             on_lost = self._cancel_body if self._cancel else None
             self._held = Lock(self._terms, fence, proven_at, wire, on_lost)
+            wire.claiming = False
+            if self._locks is not None:
+                self._locks.held._add(self._held)
             return self._held
         except BaseException as error:
-            await self._undo(wire, error)
+            try:
+                await self._undo(wire, error)
+            finally:
+                if self._locks is not None:
+                    self._locks._ends(self)
             raise
 
     async def __aexit__(self, kind, error, trace):
@@ -136,18 +206,37 @@ class _Manager:
         held, self._held = self._held, None
         held._on_lost = None
         why = held._why
-        release = asyncio.get_running_loop().create_task(self._release(held))
-        _keep(release)
+        self._end(held)
         ours = False
         try:
             # Once begun it goes on, also when the work is cancelled a second time meanwhile.
-            await asyncio.shield(release)
+            await asyncio.shield(self._releasing)
         finally:
             if self._cancelled:
                 ours = self._body.uncancel() <= self._cancelling
         # Our own cancellation becomes LockLost; somebody else's goes on.
         if ours and kind is asyncio.CancelledError:
             raise LockLost(held.key, why) from error
+
+    def _cut_short(self):
+        """For `shutdown`: if the work still runs, cancels it and begins to release its lock, which it gives."""
+        held = self._held
+        if held is not None and self._releasing is None:
+            held._lose("shutdown")
+            self._end(held)
+            return held
+        return None
+
+    def _end(self, held):
+        if self._releasing is None:
+            self._releasing = asyncio.get_running_loop().create_task(self._release(held))
+            self._releasing.add_done_callback(lambda _: self._ended(held))
+            _keep(self._releasing)
+
+    def _ended(self, held):
+        if self._locks is not None:
+            self._locks.held._remove(held)
+            self._locks._ends(self)
 
     def _cancel_body(self):
         # The work itself may find the loss, by asking; then it knows.
@@ -157,6 +246,7 @@ class _Manager:
 
     async def _claim(self, wire):
         terms = self._terms
+        closing = None if self._locks is None else self._locks._closing
         wait_until = now() + terms.wait
         retry_until = wait_until + terms.retry
         attempt = 0
@@ -164,7 +254,7 @@ class _Manager:
             try:
                 sent_at = now()
                 rest = max(0, wait_until - sent_at)
-                fence = fence_of(await wire.call(terms.claim(rest), rest + terms.reply))
+                fence = fence_of(await wire.call(terms.claim(rest), rest + terms.reply, closing))
                 if fence is None:
                     raise LockBusy(terms.key)
                 if terms.surely_since(sent_at):
@@ -183,6 +273,8 @@ class _Manager:
                 raise error
             # The same token again: if only the reply was lost, this is granted with the same fence.
             await asyncio.sleep(pause)
+            if closing is not None and closing.is_set():
+                raise shutting_down() from error
 
     async def _release(self, held):
         terms = self._terms
@@ -208,12 +300,12 @@ class _Manager:
     async def _undo(self, wire, error):
         """A claim was given up: frees what it may have got unheard."""
         try:
-            if isinstance(error, LockError) and not isinstance(error, LockBusy) and wire.told:
-                await wire.call(self._terms.release(), min(self._terms.reply, 1.0))
-            elif not isinstance(error, LockError):
-                # In a hurry (cancelled). The server drops a waiter whose connection closes; a claim that it hasn't read
-                # yet, or has just granted, is undone by what follows it on the same connection.
+            if wire.owes or not isinstance(error, LockError):
+                # In a hurry (shutdown, cancelled). The server drops a waiter whose connection closes; a claim that it
+                # hasn't read yet, or has just granted, is undone by what follows it on the same connection.
                 await wire.tell(self._terms.release())
+            elif wire.told and not isinstance(error, LockBusy):
+                await wire.call(self._terms.release(), min(self._terms.reply, 1.0))
         except LockError:
             pass
         finally:
@@ -230,11 +322,16 @@ class _Wire:
         self._connection = None
         #: Whether a server may have seen a command of ours.
         self.told = False
+        #: Whether a call was given up whose connection stays, for `tell`.
+        self.owes = False
+        #: Until the lock is held.
+        self.claiming = True
 
-    async def call(self, command, timeout_s):
+    async def call(self, command, timeout_s, ended=None):
+        """`ended` is an event that ends the wait for the reply."""
         clean = False
         try:
-            reply = await _within(self._exchange(command), timeout_s)
+            reply = await _within(self._exchange(command), timeout_s, ended)
             clean = True
             return reply
         except redis.ResponseError as error:
@@ -244,9 +341,9 @@ class _Wire:
             if isinstance(error, TimeoutError) and not str(error):
                 error = redis.TimeoutError(f"no reply within {timeout_s:.3g} s")
             raise explain(command[0], error) from None
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, LockError):
             # A claim's connection stays, for `tell`; nothing else is ever sent on one that owes a reply.
-            clean = command[0] == "PRLOCK.CLAIM"
+            self.owes = clean = self.claiming
             raise
         finally:
             if not clean:
@@ -287,19 +384,23 @@ class _Wire:
             self._connection = connection
 
 
-async def _within(coroutine, timeout_s):
+async def _within(coroutine, timeout_s, ended=None):
     """asyncio.timeout, but after a standstill what has come meanwhile counts as come in time."""
     task = asyncio.get_running_loop().create_task(coroutine)
+    ends = [] if ended is None else [asyncio.get_running_loop().create_task(ended.wait())]
     try:
-        await asyncio.wait([task], timeout=None if math.isinf(timeout_s) else timeout_s)
+        limit = None if math.isinf(timeout_s) else timeout_s
+        await asyncio.wait([task, *ends], timeout=limit, return_when=asyncio.FIRST_COMPLETED)
         for _ in range(TURNS):
             if task.done():
                 break
             await asyncio.sleep(0)
         if not task.done():
-            raise TimeoutError
+            raise shutting_down() if ended is not None and ended.is_set() else TimeoutError
         return task.result()
     finally:
+        for end in ends:
+            end.cancel()
         if not task.done():
             task.cancel()
             await asyncio.wait([task])

@@ -27,16 +27,22 @@ class LockLost(LockError):
     """The lock is lost while its work runs."""
 
     #: `taken`: the server says that it is not ours. `deadline`: no renewal came through for its whole lifetime.
+    #: `released` and `shutdown`: this process gave it back.
     WHY = {
         "taken": "the server says that this token no longer holds it (it lapsed, or was stolen, revoked or deleted).",
         "deadline": "no renewal has come through since a whole lifetime, so another may hold it by now.",
         "released": "it has been released: the work is over.",
+        "shutdown": "this process is shutting down, and the time for the work to end is up.",
     }
 
     def __init__(self, key, why):
         super().__init__("LOST", f"The lock {key!r} is lost: {self.WHY[why]}")
         self.key = key
         self.why = why
+
+
+def shutting_down():
+    return LockError("SHUTDOWN", "This process is shutting down and claims no more locks.")
 
 
 # How known errors of the server begin; whether they pass; what is wrong and what to do. redis-py strips some codes off

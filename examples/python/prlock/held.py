@@ -1,4 +1,4 @@
-"""Whether a lock is surely still ours: the same for threads and for asyncio."""
+"""Whether a lock is surely still ours, and which ones are: the same for threads and for asyncio."""
 
 from .errors import LockLost
 from .terms import now
@@ -40,3 +40,32 @@ class Held:
     def _renewed(self, sent_at):
         """A renewal came through. Too late for a lock that somebody was already told is lost."""
         self._proven_at = max(self._proven_at, sent_at)
+
+
+class Registry:
+    """What a process holds, by key and token: when a lock is stolen within the process, the end of the old holder's work
+    must not strike out the new holder's entry."""
+
+    def __init__(self):
+        self._locks = {}
+
+    def get(self, key, token):
+        return self._locks.get((_bytes(key), _bytes(token)))
+
+    def __len__(self):
+        return len(self._locks)
+
+    def __iter__(self):
+        return iter(list(self._locks.values()))
+
+    def _add(self, held):
+        self._locks[_bytes(held.key), _bytes(held.token)] = held
+
+    def _remove(self, held):
+        # A caller may have claimed twice with the same token of its own.
+        if self.get(held.key, held.token) is held:
+            del self._locks[_bytes(held.key), _bytes(held.token)]
+
+
+def _bytes(name):
+    return name if isinstance(name, bytes) else str(name).encode()

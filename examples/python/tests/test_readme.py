@@ -3,10 +3,14 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
+
+import prlock
 
 from .support.server import EXAMPLE, Server, free_port
 
@@ -59,9 +63,8 @@ class ReadmeTest(unittest.TestCase):
                 self.assertEqual(len(result.stdout.splitlines()), 1, result.stdout)
 
     def test_code(self):
-        # The third is for a Cluster: see test_nodes.py.
-        *code, _ = blocks("python")
-        self.assertEqual(len(code), 2)
+        # The last is for a Cluster: see test_nodes.py.
+        first, second, end, aio_end, _ = blocks("python")
         server = Server()
         self.addCleanup(server.stop)
         stored = []
@@ -73,14 +76,26 @@ class ReadmeTest(unittest.TestCase):
             stored.append((invoice, fence))
 
         async def later(function, *args, **named):
+            # The grant is long, and the end of the process comes meanwhile.
+            if function is store:
+                os.kill(os.getpid(), signal.SIGTERM)
             return function(*args, **named)
 
-        first, second = (text.replace("Redis()", f"Redis(port={server.port})") for text in code)
-        exec(first, {"load": load, "store": store})
+        before = signal.getsignal(signal.SIGTERM)
+        self.addCleanup(signal.signal, signal.SIGTERM, before)
+        first, second = (text.replace("Redis()", f"Redis(port={server.port})") for text in (first, second))
+        names = {"load": load, "store": store}
+        exec(first, names)
+        threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGTERM]).start()
+        exec(end, names)
+        self.assertEqual(names["left"], [])
+        with self.assertRaisesRegex(prlock.LockError, "shutting down"), names["locks"].lock("k", 1000):
+            self.fail("the work ran")
         names = {
             "load": lambda *args: later(load, *args),
             "store": lambda *args, **named: later(store, *args, **named),
         }
-        exec(f"{second}\nimport asyncio\nasync def main():\n    await work()\n    await client.aclose()\nasyncio.run(main())", names)
+        exec(f"{second}{aio_end}    await locks._client.aclose()\n    assert left == [], left\nasyncio.run(main())", names)
         self.assertEqual([invoice for invoice, _ in stored], ["invoice 17"] * 2)
         self.assertLess(stored[0][1], stored[1][1])
+        self.assertEqual(server.number("DBSIZE"), 0)

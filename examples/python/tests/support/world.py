@@ -32,6 +32,9 @@ class Threads:
     def lock(self, client, key, ttl_ms, **options):
         return prlock.lock(client, key, ttl_ms, **options)
 
+    def locks(self, client, holder, **options):
+        return prlock.Locks(client, holder, **options)
+
     def revoke(self, client, holder):
         return prlock.revoke(client, holder)
 
@@ -56,9 +59,14 @@ class Aio:
     def execute(self, client, *args):
         return self.run(client.execute_command(*args))
 
-    @contextlib.contextmanager
     def lock(self, client, key, ttl_ms, **options):
-        manager = prlock.aio.lock(client, key, ttl_ms, cancel=False, **options)
+        return self.around(prlock.aio.lock(client, key, ttl_ms, cancel=False, **options))
+
+    def locks(self, client, holder, **options):
+        return AioLocks(self, prlock.aio.Locks(client, holder, **options))
+
+    @contextlib.contextmanager
+    def around(self, manager):
         held = self.run(manager.__aenter__())
         try:
             yield held
@@ -76,6 +84,24 @@ class Aio:
             return held.lost.is_set()
 
         return self.run(wait())
+
+
+class AioLocks:
+    """What `prlock.Locks` has, of `prlock.aio.Locks`."""
+
+    def __init__(self, driver, locks):
+        self.driver = driver
+        self.locks = locks
+        self.held = locks.held
+
+    def lock(self, key, ttl_ms, **options):
+        return self.driver.around(self.locks.lock(key, ttl_ms, cancel=False, **options))
+
+    def revoke_own(self):
+        return self.driver.run(self.locks.revoke_own())
+
+    def shutdown(self, grace_ms):
+        return self.driver.run(self.locks.shutdown(grace_ms))
 
 
 class WorldTest(unittest.TestCase):
