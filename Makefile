@@ -9,7 +9,7 @@ PORT ?= 6379
 # For `make test`, `make test-servers` and `make memcheck`: only tests with this in their name. For `make bench`: only these
 # parts.
 ONLY ?=
-# For `make test-clients`: only these of python, rust, typescript and top.
+# For `make test-clients`: only these of python, rust, typescript, top and pages.
 LANGUAGES ?=
 # For `make bench` and `make memcheck`: the server (redis7, redis8, valkey8 or valkey9). For `make bench`: how many rounds
 # count; whether to renew the tables and the picture in docs; whether to count instructions as well.

@@ -69,21 +69,41 @@ fn what_is_pasted_is_what_is_shown() {
     }
 }
 
-/// Lines for a shell: those with redis-cli are run against a server, and make knows its targets.
+/// Lines for a shell: those with redis-cli are run against a server.
 #[test]
 fn lines_for_a_shell_work() {
-    let makefile = std::fs::read_to_string(root().join("Makefile")).expect("read the Makefile");
     for page in pages() {
         let server = Server::start();
         for command in page.blocks_of(Kind::Shell).flat_map(Block::shell_commands) {
             if command.contains("redis-cli ") {
                 talk::run_in_shell(&server, &command);
-            } else if let Some(target) = command.strip_prefix("make ") {
-                let target = target.split_whitespace().next().unwrap_or_default();
-                assert!(makefile.contains(&format!("\n{target}:")), "{}: no `make {target}`", page.name);
             }
         }
     }
+}
+
+/// Whatever a page has make do, `.ci/run` or `scripts/test-pages` has it do too; to build comes before each test.
+#[test]
+fn what_make_is_said_to_do_is_done_for_every_change() {
+    let scripts = [".ci/run", "scripts/test-pages"].map(|path| std::fs::read_to_string(root().join(path)).expect(path));
+    let done: BTreeSet<&str> = scripts.iter().flat_map(|script| targets(script)).chain(["build"]).collect();
+    let pages: Vec<String> =
+        pages().iter().map(|page| std::fs::read_to_string(&page.path).expect("read a page")).collect();
+    // In a line of its own, or as a name in a sentence.
+    let said: BTreeSet<&str> = pages
+        .iter()
+        .flat_map(|page| page.split(['`', '\n']))
+        .filter_map(|piece| piece.strip_prefix("make "))
+        .filter_map(|rest| rest.split_whitespace().next())
+        .collect();
+    assert!(said.contains("run") && said.contains("test"), "{said:?}");
+    assert!(said.is_subset(&done), "said but not done: {:?}", said.difference(&done));
+}
+
+/// What a script has make do.
+fn targets(script: &str) -> impl Iterator<Item = &str> {
+    let lines = script.lines().filter(|line| !line.trim_start().starts_with('#'));
+    lines.flat_map(|line| line.split("make ").skip(1)).filter_map(|rest| rest.split_whitespace().next())
 }
 
 /// What docs/operations.md says of taking the module out: drained and rewritten, the files load without it.
