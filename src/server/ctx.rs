@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_long};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-use redis_module::raw::{self, RedisModuleCtx};
+use redis_module::raw::{self, RedisModuleCallReply, RedisModuleCtx};
 
 use super::args::Args;
 use super::key::Key;
@@ -154,12 +154,32 @@ impl<'a> Ctx<'a> {
 
     /// Whether this is the only module of the server, as far as the server says.
     pub(super) fn has_one_module(self) -> bool {
-        let reply = api!(RedisModule_Call(self.raw, c"MODULE".as_ptr(), c"Ec".as_ptr(), c"LIST".as_ptr()));
-        let Some(reply) = reply.filter(|reply| !reply.is_null()) else { return false };
-        let is_list = api!(RedisModule_CallReplyType(reply)) == Some(raw::REDISMODULE_REPLY_ARRAY as c_int);
-        let has_one = is_list && api!(RedisModule_CallReplyLength(reply)) == Some(1);
+        const LINE: &[u8] = b"module:name=";
+        let listed = self.call_with_word(c"MODULE", c"LIST", |reply| {
+            let is_list = api!(RedisModule_CallReplyType(reply)) == Some(raw::REDISMODULE_REPLY_ARRAY as c_int);
+            is_list.then(|| api!(RedisModule_CallReplyLength(reply)).unwrap_or_default())
+        });
+        // A configuration that has taken MODULE away (`rename-command`) leaves INFO, as a rule.
+        let told = || {
+            self.call_with_word(c"INFO", c"modules", |reply| {
+                Some(string::of_reply(reply).windows(LINE.len()).filter(|bytes| *bytes == LINE).count())
+            })
+        };
+        listed.or_else(told) == Some(1)
+    }
+
+    /// What `read` makes of the reply of a command with one word.
+    fn call_with_word<T>(
+        self,
+        command: &CStr,
+        word: &CStr,
+        read: impl FnOnce(*mut RedisModuleCallReply) -> Option<T>,
+    ) -> Option<T> {
+        let reply = api!(RedisModule_Call(self.raw, command.as_ptr(), c"Ec".as_ptr(), word.as_ptr()));
+        let reply = reply.filter(|reply| !reply.is_null())?;
+        let made = read(reply);
         let _ = api!(RedisModule_FreeCallReply(reply));
-        has_one
+        made
     }
 
     /// The same context as a callback's, which writes every change into the stream.

@@ -298,6 +298,24 @@ fn no_later_command_comes_between_a_deletion_and_the_grant() {
     server.wait_nobody_waits();
 }
 
+/// On Redis 7.0 the module asks which others there are before it acts between two commands; not to be told leaves another
+/// way to ask.
+#[test]
+fn no_later_command_comes_between_where_commands_were_taken_away() {
+    for taken in [&["MODULE"][..], &["MODULE", "PTTL", "DEL"]] {
+        let server = taken
+            .iter()
+            .fold(Server::builder(), |server, name| server.config("rename-command", &format!("{name} ''")))
+            .start();
+        let mut conn = server.conn();
+        conn.granted("PRLOCK.CLAIM k PX 60000 TOKEN a");
+        let mut waiter = server.waits("PRLOCK.CLAIM k PX 60000 TOKEN w BLOCK 0");
+        let replies: Vec<Value> = pipeline(["UNLINK k", "SET k foreign NX"]).query(&mut conn).expect("replies");
+        assert_eq!(replies, [Value::Int(1), Value::Nil], "without {taken:?}");
+        assert_eq!(waiter.granted().token, b"w");
+    }
+}
+
 /// What the module frees itself goes on in the very command, on every server: of a lock, of all of a holder's, and of the
 /// plain string of an older worker.
 #[test]

@@ -65,7 +65,11 @@ impl<'s> Talk<'s> {
     }
 
     fn send(&mut self, client: &str, typed: &str) {
-        let typed = self.made.iter().fold(typed.to_owned(), |typed, (shown, made)| typed.replace(shown, made));
+        let mut typed = self.made.iter().fold(typed.to_owned(), |typed, (shown, made)| typed.replace(shown, made));
+        // A replica on a busy machine may take longer than the page's reader would wait.
+        if let Some((replicas, _)) = typed.strip_prefix("WAIT ").and_then(|rest| rest.split_once(' ')) {
+            typed = format!("WAIT {replicas} {}", PATIENCE.as_millis());
+        }
         let server = self.server;
         let client = self.clients.entry(client.to_owned()).or_insert_with(|| Client::start(server));
         client.send(&typed);
