@@ -17,19 +17,25 @@ pub fn holder_of(number: usize, count: usize) -> usize {
 
 /// Claims `count` locks with token and holder.
 pub fn with_locks(subject: &Subject, count: usize) {
-    play_for_all(subject, count, |number| {
-        let owner = holder_of(number, count);
-        let (key, token, holder) = (key(number), token(number, owner), holder(owner));
-        step(&format!("PRLOCK.CLAIM {key} PX {TTL_MS} TOKEN {token} HOLDER {holder}"), Reply::Grant)
-    });
+    play_for_all(subject, count, |number| lock(number, count));
+}
+
+/// One of them.
+pub fn lock(number: usize, count: usize) -> Step {
+    let owner = holder_of(number, count);
+    let (key, token, holder) = (key(number), token(number, owner), holder(owner));
+    step(&format!("PRLOCK.CLAIM {key} PX {TTL_MS} TOKEN {token} HOLDER {holder}"), Reply::Grant)
 }
 
 /// Sets as many plain strings with the same keys and tokens.
 pub fn with_strings(subject: &Subject, count: usize) {
-    play_for_all(subject, count, |number| {
-        let token = token(number, holder_of(number, count));
-        step(&format!("SET {} {token} NX PX {TTL_MS}", key(number)), Reply::Ok)
-    });
+    play_for_all(subject, count, |number| string(number, count));
+}
+
+/// One of them.
+pub fn string(number: usize, count: usize) -> Step {
+    let token = token(number, holder_of(number, count));
+    step(&format!("SET {} {token} NX PX {TTL_MS}", key(number)), Reply::Ok)
 }
 
 /// The same with values that are longer by `extra` bytes.

@@ -54,7 +54,7 @@ impl Valgrind {
         command.arg(format!("--callgrind-out-file={}", folder.join("counts").display()));
         command.arg(server_kind().program());
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
-        command.arg("--dir").arg(&folder);
+        command.args(["--enable-debug-command", "yes"]).arg("--dir").arg(&folder);
         if has_module {
             command.arg("--loadmodule").arg(module_path());
         }

@@ -2,10 +2,11 @@
 //! machine changes. Only with CALLGRIND=1.
 
 use crate::bench::Bench;
+use crate::fill;
 use crate::profile::Profile;
 use crate::recipes::{self, Recipe};
 use crate::report::Target;
-use crate::script::{Player, Reply, Script, step};
+use crate::script::{Player, Reply, Script, Step, step};
 use crate::support::Conn;
 use crate::valgrind::{Count, Valgrind};
 use crate::value::Value;
@@ -31,6 +32,7 @@ pub fn run(bench: &mut Bench) {
     let what = "the same with 20,000 held at once, reads and writes that no cache holds";
     tell(bench, what, HELD, LEAST_MISSES_SHOWN, per_cycle_of_held);
     refused(bench);
+    start(bench);
 }
 
 /// What `measure` says of this module's cycle beside the others, and where it goes.
@@ -71,6 +73,45 @@ fn tell(bench: &mut Bench, what: &str, cycles: usize, least_shown: f64, measure:
     }
     alone("of that other functions that the module calls".to_owned(), rest);
     alone("of that the server itself: reading, checking, dispatching, writing".to_owned(), total - own - api);
+}
+
+/// What a start takes for each lock in its snapshot, and where.
+fn start(bench: &mut Bench) {
+    let per_key = |cost: f64| cost / HELD as f64;
+    let (ours, theirs) = (loading(true, fill::lock), loading(false, fill::string));
+    let (total, bare) = (per_key(ours.total), per_key(theirs.total));
+    bench.report.beside(
+        PART,
+        "loading a lock from a snapshot",
+        Value(total, ""),
+        ("a string with expiry", Value(bare, "")),
+        (Value(total / bare, "x"), Target::None),
+    );
+    let mut alone = |what: String, cost: f64| bench.report.alone(PART, what, Value(cost, ""), Target::None);
+    let own = per_key(ours.own(MODULE));
+    alone("of that the module's own code, most of it the registry's two sorts".to_owned(), own);
+    let mut api = 0.0;
+    for (name, cost) in ours.called(MODULE, API) {
+        api += per_key(cost);
+        if per_key(cost) >= LEAST_SHOWN / 3.0 {
+            alone(format!("of that {name}"), per_key(cost));
+        }
+    }
+    alone("of that the server itself".to_owned(), total - own - api);
+}
+
+/// The load of a snapshot of [`HELD`] keys, of which `made` makes each.
+fn loading(has_module: bool, made: fn(usize, usize) -> Step) -> Profile {
+    let valgrind = Valgrind::start(has_module, Count::Instructions);
+    let script: Script = (0..HELD).map(|number| made(number, HELD)).collect();
+    Player::connect(valgrind.port()).play(&script);
+    let mut conn = valgrind.conn();
+    conn.ok(("SAVE",));
+    conn.ok(("FLUSHALL", "SYNC"));
+    valgrind.profile_of(|| {
+        conn.ok(("DEBUG", "RELOAD", "NOSAVE"));
+        assert_eq!(conn.int("DBSIZE"), HELD as i64);
+    })
 }
 
 /// Each of these is refused, since another token holds the key.
