@@ -12,7 +12,7 @@ import unittest
 
 import prlock
 
-from .support.server import EXAMPLE, Server, free_port
+from .support.server import EXAMPLE, Server, free_port, until
 
 
 def run(command, cwd, **env):
@@ -76,7 +76,7 @@ class ReadmeTest(unittest.TestCase):
             stored.append((invoice, fence))
 
         async def later(function, *args, **named):
-            # The grant is long, and the end of the process comes meanwhile.
+            # The process is told to end while the work runs.
             if function is store:
                 os.kill(os.getpid(), signal.SIGTERM)
             return function(*args, **named)
@@ -86,7 +86,12 @@ class ReadmeTest(unittest.TestCase):
         first, second = (text.replace("Redis()", f"Redis(port={server.port})") for text in (first, second))
         names = {"load": load, "store": store}
         exec(first, names)
-        threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGTERM]).start()
+
+        def terminate():
+            until("the handler is there", lambda: signal.getsignal(signal.SIGTERM) is not before)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        threading.Thread(target=terminate, daemon=True).start()
         exec(end, names)
         self.assertEqual(names["left"], [])
         with self.assertRaisesRegex(prlock.LockError, "shutting down"), names["locks"].lock("k", 1000):
