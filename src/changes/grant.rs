@@ -9,7 +9,7 @@ use crate::locks::queue::Terms;
 use crate::locks::registry::Registry;
 use crate::server::clock::Now;
 use crate::server::ctx::Ctx;
-use crate::server::key::Key;
+use crate::server::key::{Key, Kind};
 use crate::server::main_thread::state;
 
 /// Why a lock is granted anew.
@@ -82,6 +82,10 @@ fn store(
     change: Change,
     connection_id: Option<u64>,
 ) -> Result<(), CommandError> {
+    // While writes are paused, the server leaves a key past its deadline where it is, and does not look before it adds.
+    if ctx.are_writes_paused() && matches!(key.kind(), Kind::Free) && !ctx.delete_lapsed(key.name()) {
+        return Err(CommandError::Refused);
+    }
     let old = key.lock().map(|seen| seen.clone());
     if !key.put(lock) {
         return Err(CommandError::Refused);

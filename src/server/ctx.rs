@@ -126,7 +126,13 @@ impl<'a> Ctx<'a> {
     /// its copies differ.
     pub fn may_write(self) -> bool {
         let flags = self.flags();
-        flags.is_writable() && !flags.is_loading() && api!(RedisModule_AvoidReplicaTraffic()) == Some(0)
+        flags.is_writable() && !flags.is_loading() && !self.are_writes_paused()
+    }
+
+    /// Whether nothing new is to reach the replicas (CLIENT PAUSE, FAILOVER, SHUTDOWN). The one command that can run then
+    /// and write is a later one of the very transaction that paused.
+    pub fn are_writes_paused(self) -> bool {
+        api!(RedisModule_AvoidReplicaTraffic()) != Some(0)
     }
 
     /// Whether the server lets clients write now: enough replicas are up to date (`min-replicas-to-write`), and its disk
@@ -353,6 +359,18 @@ impl<'a> Ctx<'a> {
     pub fn notify_generic(self, event: &CStr, key: Str<'_>) {
         let _ =
             api!(RedisModule_NotifyKeyspaceEvent(self.raw, raw::REDISMODULE_NOTIFY_GENERIC, event.as_ptr(), key.raw()));
+    }
+
+    /// Has the server delete a key that looks free, together with what may still lie there past its deadline. False if the
+    /// configuration left no command for that (`rename-command`).
+    pub fn delete_lapsed(self, key: Str<'_>) -> bool {
+        [c"DEL", c"UNLINK"].into_iter().any(|command| {
+            let reply = api!(RedisModule_Call(self.raw, command.as_ptr(), c"!sE".as_ptr(), key.raw()));
+            let Some(reply) = reply.filter(|reply| !reply.is_null()) else { return false };
+            let ran = api!(RedisModule_CallReplyType(reply)) == Some(raw::REDISMODULE_REPLY_INTEGER as c_int);
+            let _ = api!(RedisModule_FreeCallReply(reply));
+            ran
+        })
     }
 
     /// Tells WATCH and client tracking that a key changed.
