@@ -37,6 +37,7 @@ pub fn block(ctx: Ctx<'_>) -> Option<usize> {
 /// Ends a client's wait. `handle` has left the queue.
 pub fn end(handle: usize, outcome: Outcome) {
     state(|state| state.ended.push(handle, outcome));
+    events::want_turn();
 }
 
 /// Gives back the handles of all whose wait has ended. Called just before the server replies to them.

@@ -4,6 +4,7 @@
 //! Invariant: nothing here writes to the keyspace. What needs a write becomes a job for `changes::tick`.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use redis_module::raw::{
@@ -26,6 +27,10 @@ const OVERDUE_MS: i64 = 30;
 const EXPLAINED_WITHIN_MS: i64 = 100;
 
 static WATCHES_TURNS: AtomicBool = AtomicBool::new(false);
+
+/// The server is about to sleep and has said so, or nobody asked it to say. Commands run here all the same: those of clients
+/// whose wait or pause has just ended, on Redis 7.0.
+static IS_LATE: AtomicBool = AtomicBool::new(true);
 
 /// Subscribes to everything. Last of all at load, since on Redis 7.0 a module that fails after this leaves a callback
 /// into memory that is gone. Ids above 17 mean different events on Redis and Valkey; see `imports.rs` for the one that is used.
@@ -178,14 +183,28 @@ pub fn watch_turns(on: bool) -> bool {
     let done = api!(RedisModule_SubscribeToServerEvent(timer::detached().raw(), event, callback)) == Some(OK);
     if done {
         WATCHES_TURNS.store(on, Relaxed);
+        IS_LATE.store(true, Relaxed);
     }
     done
 }
 
+/// Sees to it that the server says once more, and at once, that it is about to reply, if it has said so in this turn.
+pub(super) fn want_turn() {
+    // Once is enough for all that is told then. The timer would come late: Redis 7.0 has reckoned by now how long it sleeps.
+    if IS_LATE.swap(false, Relaxed) {
+        // SAFETY: the callback takes no data.
+        let _ = api!(RedisModule_EventLoopAddOneShot(Some(wake_up), ptr::null_mut()));
+    }
+}
+
+unsafe extern "C" fn wake_up(_data: *mut c_void) {}
+
 unsafe extern "C" fn turn(_ctx: *mut RedisModuleCtx, _event: RedisModuleEvent, when: u64, _data: *mut c_void) {
-    if when == raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP && state(|state| !state.ended.is_empty()) {
+    let is_before_sleep = when == raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP;
+    if is_before_sleep && state(|state| !state.ended.is_empty()) {
         blocking::tell();
     }
+    IS_LATE.store(is_before_sleep, Relaxed);
 }
 
 unsafe extern "C" fn cron(ctx: *mut RedisModuleCtx, _event: RedisModuleEvent, _when: u64, _data: *mut c_void) {
