@@ -60,6 +60,8 @@ pub struct State {
     /// Where and when (monotonic ms) the last lock was unlinked that nothing has explained yet: an expiry and an eviction
     /// say so right after.
     pub last_unlinked: Option<(u64, i64)>,
+    /// `stats.deleted` when the load began that goes on now.
+    deleted_before_load: u64,
     hasher: RandomState,
 }
 
@@ -80,6 +82,19 @@ impl State {
             let is_idle = self.registry.total() == 0;
             self.holders.sweep(is_idle);
         }
+    }
+
+    /// A load begins. The deletions that an append-only file repeats are those of an earlier life, and not to be counted.
+    pub fn load_began(&mut self) {
+        self.deleted_before_load = self.stats.deleted;
+    }
+
+    /// And has ended. `counts`: this server counts what becomes of its locks.
+    pub fn load_ended(&mut self, counts: bool) {
+        self.registry.settle_loaded();
+        // What a rename has hidden counts as a deletion until it is found.
+        let hidden = if counts { self.registry.unlinked_at_large() as u64 } else { 0 };
+        self.stats.deleted = self.deleted_before_load.saturating_add(hidden);
     }
 
     /// SWAPDB. Clients stay in the database of that number, and so do their queues.

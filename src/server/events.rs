@@ -117,10 +117,14 @@ unsafe extern "C" fn swapped(_ctx: *mut RedisModuleCtx, _event: RedisModuleEvent
     }
 }
 
-unsafe extern "C" fn loading(_ctx: *mut RedisModuleCtx, _event: RedisModuleEvent, when: u64, _data: *mut c_void) {
+unsafe extern "C" fn loading(ctx: *mut RedisModuleCtx, _event: RedisModuleEvent, when: u64, _data: *mut c_void) {
     stream::set_needed();
     if when == raw::REDISMODULE_SUBEVENT_LOADING_ENDED || when == raw::REDISMODULE_SUBEVENT_LOADING_FAILED {
-        state(|state| state.registry.settle_loaded());
+        // SAFETY: the context of this call.
+        let counts = unsafe { Ctx::new(ctx) }.flags().is_primary();
+        state(|state| state.load_ended(counts));
+    } else {
+        state(State::load_began);
     }
 }
 

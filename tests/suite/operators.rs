@@ -329,14 +329,24 @@ fn a_restart_keeps_the_gauges() {
     let server = Server::builder().aof().start();
     let mut conn = server.conn();
     conn.granted("PRLOCK.CLAIM k PX 600000 TOKEN t LINGER 5000");
-    let fence = conn.granted("PRLOCK.CLAIM l PX 600000 TOKEN t").fence;
+    conn.granted("PRLOCK.CLAIM l PX 600000 TOKEN t");
     conn.ok(cmd("PRLOCK.RENEW k t PX 600000"));
     conn.refused("PRLOCK.CLAIM k PX 600000");
+    // The file repeats these ends, and a rename that looks like one.
+    for line in ["PRLOCK.RELEASE m t", "DEL m", "PRLOCK.REVOKE h", "RENAME m n", "SELECT 3", "FLUSHDB"] {
+        conn.granted("PRLOCK.CLAIM m PX 600000 TOKEN t HOLDER h");
+        conn.ok(cmd(line));
+    }
+    let fence = conn.granted("PRLOCK.CLAIM l PX 600000 TOKEN t").fence;
     server.restart();
     let seen = fields(&server);
-    assert_eq!((seen["held"], seen["last_fence"]), (2, fence));
+    assert_eq!((seen["held"], seen["last_fence"]), (5, fence));
     let others = seen.iter().filter(|(name, _)| !["held", "last_fence"].contains(&name.as_str()));
     for (name, value) in others {
         assert_eq!(*value, 0, "{name}");
     }
+    // Found under its new name it was none, and the next end is counted.
+    let mut ledger = Ledger::of(&server);
+    ledger.after("PRLOCK.LIST", "");
+    ledger.after("DEL n", "held-1 deleted+1");
 }
