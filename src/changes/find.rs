@@ -13,11 +13,18 @@ use crate::server::main_thread::state;
 use crate::server::scan;
 use crate::server::string::{OwnedStr, Str};
 
-/// Opens a key for a command, and makes sure that the lock which lies there, if one does, is registered there. `touch` is
-/// false for a look that must not count as use.
+/// Opens a key for a command that may change it, and makes sure that the lock which lies there, if one does, is registered
+/// there.
 #[inline]
-pub fn open<'k>(ctx: Ctx<'k>, name: Str<'k>, touch: bool) -> Key<'k> {
-    let mut key = ctx.open(name, touch);
+pub fn open<'k>(ctx: Ctx<'k>, name: Str<'k>) -> Key<'k> {
+    let mut key = ctx.open(name);
+    adopt(ctx, &mut key);
+    key
+}
+
+/// The same for a command that only reads, which does not count as use.
+pub fn read<'k>(ctx: Ctx<'_>, name: Str<'k>) -> Key<'k> {
+    let mut key = Key::read(ctx, name);
     adopt(ctx, &mut key);
     key
 }
@@ -94,7 +101,7 @@ fn look(ctx: Ctx<'_>, db: i32, name: &[u8]) {
         return;
     }
     let name = OwnedStr::new(name);
-    adopt(ctx, &mut Key::look(ctx, name.as_str()));
+    read(ctx, name.as_str());
 }
 
 /// The deadline of a lock of the selected database, if it still lies under its name, is this node's and not past its
@@ -107,7 +114,7 @@ pub fn verify(ctx: Ctx<'_>, lock: &Lock, user: Option<&User>) -> Option<Option<i
     if imports::is_importing(name.as_str()) {
         return None;
     }
-    let key = Key::look(ctx, name.as_str());
+    let key = Key::read(ctx, name.as_str());
     let is_there = key.lock().is_some_and(|found| found.is(lock));
     is_there.then(|| key.expires_at_ms())
 }

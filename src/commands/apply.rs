@@ -45,7 +45,7 @@ impl Command for Apply {
             return Err(CommandError::Internal);
         }
         let said = codec::decode_said(state).ok_or(CommandError::Broken)?;
-        let key = ctx.open(args.str(1).ok_or(CommandError::Syntax)?, true);
+        let key = ctx.open(args.str(1).ok_or(CommandError::Syntax)?);
         match said {
             Said::Lock(decoded) => apply::lock(ctx, key, &decoded)?,
             Said::Gone => apply::gone(ctx, key),

@@ -232,7 +232,7 @@ impl<'a> Request<'a> {
         }
         // The connection's name, asked for only where it is needed: not by a refusal.
         let mut name = None;
-        let key = find::open(ctx, self.key, true);
+        let key = find::open(ctx, self.key);
         let lock = match key.kind() {
             Kind::Free => grant::new(ctx, key, self.terms(ctx, &mut name), clock::command(), grant::Cause::Free)?,
             Kind::Lock(lock) => {

@@ -79,7 +79,7 @@ impl Command for Info {
     };
 
     fn run(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-        let key = find::open(ctx, args.str(1).ok_or(CommandError::Syntax)?, false);
+        let key = find::read(ctx, args.str(1).ok_or(CommandError::Syntax)?);
         match key.kind() {
             Kind::Lock(lock) => {
                 reply(ctx, ctx.db(), &lock, key.expires_at_ms(), clock::command().ms());

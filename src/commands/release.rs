@@ -69,7 +69,7 @@ impl Command for Release {
         };
         ctx.redact(2);
 
-        let key = find::open(ctx, args.str(1).ok_or(CommandError::Syntax)?, true);
+        let key = find::open(ctx, args.str(1).ok_or(CommandError::Syntax)?);
         let released = match key.kind() {
             Kind::Free => false,
             Kind::Lock(lock) => {

@@ -79,7 +79,7 @@ impl Command for Renew {
             }
         };
         ctx.redact(2);
-        let key = find::open(ctx, args.str(1).ok_or(CommandError::Syntax)?, true);
+        let key = find::open(ctx, args.str(1).ok_or(CommandError::Syntax)?);
         let renewed = match key.kind() {
             Kind::Free => false,
             Kind::Lock(lock) => {

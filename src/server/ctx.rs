@@ -235,9 +235,9 @@ impl<'a> Ctx<'a> {
         Some(unsafe { OwnedStr::from_raw(name) })
     }
 
-    /// Opens a key. `touch` is false for a look that must not count as use (LRU, LFU).
-    pub fn open(self, name: Str<'a>, touch: bool) -> Key<'a> {
-        Key::open(self, name, touch)
+    /// Opens the key of a command that may change it, which counts as use (LRU, LFU).
+    pub fn open(self, name: Str<'a>) -> Key<'a> {
+        Key::open(self, name)
     }
 
     /// Keeps an argument out of SLOWLOG and MONITOR. Read it before: on Valkey 8.1 the vector behind `Args` is the one that

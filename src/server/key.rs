@@ -38,8 +38,8 @@ pub struct Key<'c> {
 
 impl<'c> Key<'c> {
     /// See `Ctx::open`.
-    pub(super) fn open(ctx: Ctx<'c>, name: Str<'c>, touch: bool) -> Self {
-        Self::open_raw(ctx.raw(), name, touch)
+    pub(super) fn open(ctx: Ctx<'c>, name: Str<'c>) -> Self {
+        Self::open_raw(ctx.raw(), name, true)
     }
 
     fn open_raw(ctx: *mut RedisModuleCtx, name: Str<'c>, touch: bool) -> Self {
@@ -55,6 +55,26 @@ impl<'c> Key<'c> {
     /// Opens a key that no command names: it does not count as use.
     pub fn look(ctx: Ctx<'_>, name: Str<'c>) -> Self {
         Self::open_raw(ctx.raw(), name, false)
+    }
+
+    /// The same for a command that only reads. To look removes what is past its deadline, but on a replica that is its
+    /// primary's to do, even on one that takes writes of its own clients: there it is asked for reading first.
+    pub fn read(ctx: Ctx<'_>, name: Str<'c>) -> Self {
+        let flags = ctx.flags();
+        if !flags.is_primary() && flags.is_writable() && !Self::is_there(ctx, name) {
+            return Self { raw: ptr::null_mut(), value: ptr::null_mut(), name, ctx: PhantomData };
+        }
+        Self::look(ctx, name)
+    }
+
+    fn is_there(ctx: Ctx<'_>, name: Str<'_>) -> bool {
+        let mode = (raw::REDISMODULE_READ | raw::REDISMODULE_OPEN_KEY_NOTOUCH) as c_int;
+        // SAFETY: as in `open_raw`; closed at once.
+        let raw = api!(RedisModule_OpenKey(ctx.raw(), name.raw(), mode)).unwrap_or(ptr::null_mut());
+        if !raw.is_null() {
+            let _ = api!(RedisModule_CloseKey(raw));
+        }
+        !raw.is_null()
     }
 
     /// The key's name.
