@@ -90,7 +90,7 @@ pub fn settle(ctx: Ctx<'_>) {
 
 /// Finds all locks of unknown names if this may be one of them.
 pub fn settle_if_lost(ctx: Ctx<'_>, lock: &Lock) {
-    if !lock.is_gone() && !Registry::is_registered(lock) {
+    if Registry::is_at_large(lock) {
         settle(ctx);
     }
 }

@@ -58,7 +58,7 @@ fn remove(ctx: Ctx<'_>, mut key: Key<'_>) {
         state(|state| {
             state.registry.remove(db, &lock);
             if lock.linger_ms().is_some() {
-                state.bindings.unbind(lock.fence());
+                state.bindings.release(&lock);
             }
         });
     }

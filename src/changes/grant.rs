@@ -96,7 +96,7 @@ fn store(
         if let Some(old) = &old {
             state.registry.remove(db, old);
             if old.linger_ms().is_some() {
-                state.bindings.unbind(old.fence());
+                state.bindings.release(old);
             }
         }
         debug_assert!(!Registry::is_registered(lock));

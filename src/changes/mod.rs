@@ -48,7 +48,7 @@ fn bind(ctx: Ctx<'_>, connection_id: Option<u64>, lock: &Lock) {
     let db = ctx.db();
     state(|state| match connection_id {
         Some(id) => state.bindings.bind(id, db, lock),
-        None => state.bindings.unbind(lock.fence()),
+        None => state.bindings.release(lock),
     });
 }
 

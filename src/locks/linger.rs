@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::lock::Lock;
+use super::registry::Registry;
 
 /// The connection and the place of one lock that lingers.
 #[derive(Debug, Clone)]
@@ -18,7 +19,8 @@ pub struct Binding {
     pub lock: Lock,
 }
 
-/// All bindings. A fence names its lock, whatever becomes of the key's name.
+/// All bindings. A fence names its lock, whatever becomes of the key's name. Another lock can have it only where a payload
+/// was restored beside the lock that it was made of; what happens to that one leaves the binding alone.
 #[derive(Debug, Default)]
 pub struct Bindings {
     by_fence: HashMap<u64, Binding>,
@@ -56,9 +58,16 @@ impl Bindings {
         }
     }
 
-    /// The lock lies under another name or in another database now.
-    pub fn moved(&mut self, db: i32, lock: &Lock) {
-        if let Some(binding) = self.by_fence.get_mut(&lock.fence()) {
+    /// Takes this lock off its connection, if it is bound.
+    pub fn release(&mut self, lock: &Lock) {
+        if self.by_fence.get(&lock.fence()).is_some_and(|binding| binding.lock.is(lock)) {
+            self.unbind(lock.fence());
+        }
+    }
+
+    /// The lock `old` lies as `lock` under another name or in another database now.
+    pub fn moved(&mut self, db: i32, old: &Lock, lock: &Lock) {
+        if let Some(binding) = self.by_fence.get_mut(&lock.fence()).filter(|binding| binding.lock.is(old)) {
             binding.db = db;
             binding.lock = lock.clone();
         }
@@ -74,10 +83,11 @@ impl Bindings {
         self.by_fence.get(&fence).filter(|binding| binding.client_id == client_id)
     }
 
-    /// Every lock of `db` is gone; of all databases, if `db` is -1.
+    /// Every lock of `db` is gone, but for those that had left it under another name; of all databases, if `db` is -1.
     pub fn clear(&mut self, db: i32) {
+        let is_gone = |binding: &Binding| db < 0 || (binding.db == db && !Registry::is_at_large(&binding.lock));
         let gone: Vec<u64> =
-            self.by_fence.iter().filter(|(_, binding)| db < 0 || binding.db == db).map(|(fence, _)| *fence).collect();
+            self.by_fence.iter().filter(|(_, binding)| is_gone(binding)).map(|(fence, _)| *fence).collect();
         for fence in gone {
             self.unbind(fence);
         }
@@ -119,8 +129,9 @@ mod tests {
     use super::*;
     use crate::locks::lock::Grant;
 
+    /// One that is registered, as each is before it is bound.
     fn lock(fence: u64) -> Lock {
-        Lock::new(
+        let lock = Lock::new(
             format!("k{fence}").as_bytes(),
             &Grant {
                 token: b"t",
@@ -131,7 +142,9 @@ mod tests {
                 renewals: 0,
                 linger_ms: Some(5),
             },
-        )
+        );
+        lock.set_place(0);
+        lock
     }
 
     #[test]
@@ -159,6 +172,20 @@ mod tests {
         bindings.bind(8, 0, &one);
         assert!(bindings.get(1, 7).is_none());
         assert_eq!(bindings.close(8), [1]);
+    }
+
+    #[test]
+    fn another_lock_of_the_same_fence_leaves_the_binding_alone() {
+        let mut bindings = Bindings::default();
+        let (one, twin, renamed) = (lock(1), lock(1), lock(1));
+        bindings.bind(7, 0, &one);
+        bindings.moved(3, &twin, &renamed);
+        bindings.release(&twin);
+        assert!(bindings.get(1, 7).is_some_and(|binding| binding.db == 0 && binding.lock.is(&one)));
+        bindings.moved(3, &one, &renamed);
+        assert!(bindings.get(1, 7).is_some_and(|binding| binding.db == 3 && binding.lock.is(&renamed)));
+        bindings.release(&renamed);
+        assert!(bindings.is_empty());
     }
 
     #[test]

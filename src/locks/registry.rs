@@ -325,6 +325,11 @@ impl Registry {
         lock.place() == NOWHERE
     }
 
+    /// Whether the keyspace still holds the lock, outside the registry.
+    pub fn is_at_large(lock: &Lock) -> bool {
+        !lock.is_gone() && !Self::is_registered(lock)
+    }
+
     /// Every lock of `db` is gone; of all databases, if `db` is -1. Perhaps not freed yet, where a background thread does
     /// that, so nothing that lay there may be taken for alive later. Returns how many there were, without those that were
     /// unlinked before, and what is left to drop.
@@ -373,7 +378,7 @@ impl Registry {
 
     /// The same, and with the locks that live under a name not looked up yet.
     pub fn total(&self) -> usize {
-        self.registered().saturating_add(self.adrift.iter().filter(|(_, lock)| is_at_large(lock)).count())
+        self.registered().saturating_add(self.adrift.iter().filter(|(_, lock)| Self::is_at_large(lock)).count())
     }
 
     /// The next `count` locks of `db` on this walk, in the order of their keys.
@@ -410,7 +415,7 @@ impl Registry {
     }
 
     fn forget_gone(&mut self) {
-        self.adrift.retain(|(_, lock)| is_at_large(lock));
+        self.adrift.retain(|(_, lock)| Self::is_at_large(lock));
         if self.adrift.is_empty() {
             self.adrift.shrink_to(SPARE);
         }
@@ -421,7 +426,7 @@ impl Registry {
         let mut loaded: Vec<Vec<Lock>> = Vec::new();
         let adrift = std::mem::take(&mut self.adrift);
         for (db, lock) in adrift {
-            if !is_at_large(&lock) {
+            if !Self::is_at_large(&lock) {
                 continue;
             }
             if lock.place() != NOWHERE {
@@ -459,7 +464,7 @@ impl Registry {
 
     /// How many of [`Registry::at_large`] there are that were unlinked and not loaded.
     pub fn unlinked_at_large(&self) -> usize {
-        self.adrift.iter().filter(|(_, lock)| is_at_large(lock) && lock.place() != NOWHERE).count()
+        self.adrift.iter().filter(|(_, lock)| Self::is_at_large(lock) && lock.place() != NOWHERE).count()
     }
 
     /// Nothing is adrift any more: whatever lives has been found and registered.
@@ -478,11 +483,6 @@ fn forget(lock: &Lock) {
     if lock.place() != ADRIFT {
         lock.set_place(REMOVED);
     }
-}
-
-/// Whether the keyspace still holds the lock, outside the registry.
-fn is_at_large(lock: &Lock) -> bool {
-    !lock.is_gone() && !Registry::is_registered(lock)
 }
 
 #[cfg(test)]

@@ -68,9 +68,9 @@ pub struct State {
 impl State {
     /// The lock `old` lies in `db` as `lock` now, under another name.
     pub fn moved(&mut self, db: i32, old: &Lock, lock: &Lock) {
-        self.bindings.moved(db, lock);
+        self.bindings.moved(db, old, lock);
         self.ended.moved(db, old, lock);
-        if let Some(unheard) = self.unheard.get_mut(&lock.fence()) {
+        if let Some(unheard) = self.unheard.get_mut(&lock.fence()).filter(|unheard| unheard.lock.is(old)) {
             unheard.db = db;
             unheard.lock = lock.clone();
         }

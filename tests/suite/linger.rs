@@ -251,6 +251,46 @@ fn a_lock_that_was_moved_lingers_where_it_is() {
     }
 }
 
+/// A flush of the database that it has left, before anybody looked for it, takes nothing from it.
+#[test]
+fn a_lock_that_was_moved_lingers_though_its_old_database_is_flushed() {
+    let server = Server::start();
+    let mut conn = server.conn();
+    for flush in ["FLUSHDB", "FLUSHDB ASYNC"] {
+        let first = holder(&server, "PRLOCK.CLAIM k PX 600000 TOKEN t LINGER 5000");
+        let mut second = server.raw();
+        second.call(cmd("PRLOCK.CLAIM stays PX 600000 TOKEN t LINGER 5000")).expect("a grant");
+        for line in ["MOVE k 5", flush] {
+            conn.ok(cmd(line));
+        }
+        assert_eq!(server.stat("linger_bound"), 1, "{flush}");
+        close(&server, first);
+        conn.ok(("SELECT", 5));
+        assert_cut(&mut conn, "k", 5_000);
+        conn.ok(("FLUSHALL",));
+        conn.ok(("SELECT", 0));
+    }
+}
+
+/// What was restored from a lock's payload beside it is another lock, though it has its fence: the connection's end is the
+/// end of the one that it claimed.
+#[test]
+fn a_restored_twin_takes_no_binding() {
+    let server = Server::start();
+    let mut conn = server.conn();
+    for line in ["PRLOCK.LIST", "PRLOCK.INFO twin", "PRLOCK.RELEASE twin t", "PRLOCK.CLAIM twin PX 60000 STEAL"] {
+        let first = holder(&server, "PRLOCK.CLAIM k PX 600000 TOKEN t LINGER 0");
+        let dump = crate::support::bytes(&conn.ok(cmd("DUMP k")));
+        conn.ok(("RESTORE", "twin", 600_000, &dump[..]));
+        conn.ok(cmd(line));
+        let left = conn.int("EXISTS twin");
+        close(&server, first);
+        assert_eq!(conn.int("EXISTS k"), 0, "{line}");
+        assert_eq!(conn.int("EXISTS twin"), left, "{line}");
+        conn.ok(("FLUSHALL",));
+    }
+}
+
 /// A lock that is gone, or another's, is left alone when the connection closes.
 #[test]
 fn what_is_gone_does_not_linger() {
