@@ -148,12 +148,13 @@ fn attend_selected(ctx: Ctx<'_>, db: i32, key: &[u8], name: &OwnedStr, grants: b
             drop(open);
             // Whoever got it before knows of it.
             granted.tell();
+            // First, since a twin's grant has a deadline of its own.
+            wake_at(db, key, lapses_at_ms);
             if grants {
                 serve_twins(ctx, db, key, &granted);
             } else if twin(db, key, &granted.lock()).is_some() {
                 mark(db, key);
             }
-            wake_at(db, key, lapses_at_ms);
         }
         Kind::String => wake_at(db, key, open.expires_at_ms()),
         Kind::Other => fail(db, key, WRONG_TYPE),

@@ -255,6 +255,16 @@ fn the_wake_up_is_in_time_among_a_thousand_queues() {
         late_ms
     };
     assert_in_time("LINGER", || (0..12).map(|_| after_linger()).collect());
+    // Who waits with the token of the lock that came is answered with it, and brings a deadline of its own.
+    let shortened = |conn: &mut Conn, _round: usize| {
+        let mut twin = server.waits("PRLOCK.CLAIM k PX 60 TOKEN thief BLOCK 0");
+        conn.granted("PRLOCK.CLAIM k PX 60000 TOKEN thief STEAL");
+        // The newcomer makes the module look at who waits for the key.
+        conn.refused("PRLOCK.CLAIM k PX 60000 TOKEN newcomer");
+        twin.granted();
+        int(&conn.ok(("PEXPIRETIME", "k")))
+    };
+    assert_in_time("a twin", || lateness(&server, 12, shortened));
     drop(others);
 }
 
