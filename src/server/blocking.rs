@@ -26,6 +26,8 @@ pub fn block(ctx: Ctx<'_>) -> Option<usize> {
     // SAFETY: a command's context; the callbacks below keep the contracts of their kinds.
     let handle = api!(RedisModule_BlockClient(ctx.raw(), Some(reply), Some(unblocked), Some(free), 0))?;
     if handle.is_null() {
+        // Its tick ends the watch, if nobody else waits.
+        timer::arm(0);
         return None;
     }
     passing::watch(true);
