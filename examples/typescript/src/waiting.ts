@@ -5,13 +5,16 @@ import { within } from "./time.js";
 
 /** How many idle connections are kept for the next wait. */
 const SPARE = 4;
+/** For how long. They would keep a process alive whose own client is closed. */
+const SPARE_MS = 2000;
 
 /**
  * The connections on which claims wait in the server. A waiting claim holds up everything that is sent behind it, so each
  * has a connection of its own; those that are done serve the next wait.
  */
 export class Waiting {
-  private readonly spare: Connection[] = [];
+  /** Idle connections, the last used behind, and the timers that close them. */
+  private readonly spare = new Map<Connection, NodeJS.Timeout>();
   private closed = false;
 
   constructor(
@@ -46,12 +49,13 @@ export class Waiting {
 
   close(): void {
     this.closed = true;
-    for (const connection of this.spare.splice(0)) connection.close();
+    for (const connection of this.spare.keys()) this.pick(connection).close();
   }
 
   private async take(signal: AbortSignal): Promise<Connection> {
     signal.throwIfAborted();
-    for (let spare = this.spare.pop(); spare; spare = this.spare.pop()) {
+    for (const spare of [...this.spare.keys()].reverse()) {
+      this.pick(spare);
       if (spare.usable()) return spare;
       spare.close();
     }
@@ -69,8 +73,15 @@ export class Waiting {
   }
 
   private give(connection: Connection): void {
-    if (this.closed || this.spare.length >= SPARE || !connection.usable()) connection.close();
-    else this.spare.push(connection);
+    if (this.closed || this.spare.size >= SPARE || !connection.usable()) connection.close();
+    else this.spare.set(connection, setTimeout(() => this.pick(connection).close(), SPARE_MS).unref());
+  }
+
+  /** Takes it out of the idle ones. */
+  private pick(connection: Connection): Connection {
+    clearTimeout(this.spare.get(connection));
+    this.spare.delete(connection);
+    return connection;
   }
 
   /**

@@ -56,22 +56,23 @@ test("the README's commands", async () => {
   }
 });
 
-test("the demo says what is wrong, and what to do, in one line", async () => {
+test("the demos say what is wrong, and what to do, in one line", async () => {
   const bare = await Server.start({ module: false });
   const bareUrl = bare.url;
-  for (const client of ["ioredis", "redis"]) {
-    const { code, out } = await run("node dist/src/demo.js", FOLDER, { REDIS_URL: bareUrl, CLIENT: client });
+  const demos = [
+    { script: "demo.js", CLIENT: "ioredis" },
+    { script: "demo.js", CLIENT: "redis" },
+    { script: "queue/demo.js", CLIENT: "" },
+  ];
+  const refused = async ({ script, CLIENT }: (typeof demos)[number], advice: RegExp) => {
+    const { code, out } = await run(`node dist/src/${script}`, FOLDER, { REDIS_URL: bareUrl, CLIENT });
     assert.equal(code, 1, out);
-    assert.match(out, /no PRLOCK module.*loadmodule/);
-    assert.doesNotMatch(out, /holds the lock|\n +at /);
-  }
+    assert.match(out, advice);
+    assert.doesNotMatch(out, /holds the lock|jobs done|\n +at /);
+  };
+  for (const demo of demos) await refused(demo, /^PRLOCK.*no PRLOCK module.*loadmodule.*\n$/);
   await bare.stop();
-  for (const client of ["ioredis", "redis"]) {
-    const { code, out } = await run("node dist/src/demo.js", FOLDER, { REDIS_URL: bareUrl, CLIENT: client });
-    assert.equal(code, 1, out);
-    assert.match(out, /is it running/);
-    assert.doesNotMatch(out, /holds the lock/);
-  }
+  for (const demo of demos) await refused(demo, /^PRLOCK.*is it running.*\n$/);
 });
 
 test("the README's TypeScript is what the example exports", async () => {
