@@ -143,7 +143,11 @@ impl App {
             News::Looked { generation, locks } if generation == self.generation => self.rows.update(locks),
             // Of an earlier filter.
             News::Page { .. } | News::Looked { .. } => {}
-            News::Refused(problem) => self.link = Link::Refused(problem),
+            News::Refused(problem) => {
+                // What was listed before may be gone with the module, say; and the reason stands where no lock is.
+                self.forget();
+                self.link = Link::Refused(problem);
+            }
             News::Connected => {
                 self.link = Link::Live;
                 self.say(true, "connected again", now);
@@ -291,10 +295,14 @@ impl App {
     fn watch(&mut self, filter: Filter) -> Order {
         self.filter = filter;
         self.generation += 1;
+        self.forget();
+        self.first_order()
+    }
+
+    fn forget(&mut self) {
         self.rows.clear();
         self.progress = Progress::default();
         (self.selected, self.top, self.selected_key) = (0, 0, None);
-        self.first_order()
     }
 
     fn sort(&mut self) {

@@ -76,6 +76,7 @@ fn server(app: &App, width: usize, now: Instant) -> Line<'static> {
 fn listing(app: &App, width: usize) -> Line<'static> {
     let total = app.rows.len();
     let mut parts = vec![match (app.progress.is_complete, total) {
+        (false, _) if matches!(app.link, Link::Refused(_)) => "no list".to_owned(),
         (false, _) => match app.counters.as_ref().ok().and_then(|counters| counters.get("held")) {
             Some(held) if *held > 0 && app.filter == Default::default() => {
                 format!("loading {} of {}", number(app.progress.listed as u64), number(*held))

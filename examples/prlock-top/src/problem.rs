@@ -32,19 +32,22 @@ impl Problem {
 
     /// From an error inside of a reply.
     pub fn of_server(error: &ServerError, user: &str) -> Self {
-        let wire = match error.details() {
-            Some(details) => format!("{} {details}", error.code()),
-            None => error.code().to_owned(),
-        };
-        Self::new(explain(&wire, user))
+        Self::new(explain(&server_text(error), user))
     }
 }
 
+/// As the server wrote it. What it said of a whole transaction, it said of the first command in it that it refused.
 fn wire_text(error: &RedisError) -> String {
-    match (error.code(), error.detail()) {
-        (Some(code), Some(detail)) => format!("{code} {detail}"),
-        (None, Some(detail)) => detail.to_owned(),
-        _ => error.to_string(),
+    match error.clone().into_server_errors().as_deref() {
+        Some([(_, first), ..]) => server_text(first),
+        _ => error.detail().map_or_else(|| error.to_string(), str::to_owned),
+    }
+}
+
+fn server_text(error: &ServerError) -> String {
+    match error.details() {
+        Some(details) => format!("{} {details}", error.code()),
+        None => error.code().to_owned(),
     }
 }
 
@@ -52,8 +55,9 @@ fn wire_text(error: &RedisError) -> String {
 fn explain(wire: &str, user: &str) -> String {
     let has = |part: &str| wire.to_ascii_lowercase().contains(part);
     if has("unknown command") && has("prlock.") {
+        // MODULE LOAD is not for everyone: servers refuse it unless they were started with enable-module-command.
         return "this server has no PRLOCK module: load it with 'loadmodule /path/to/libprlock.so' in its \
-                configuration and a restart, or with MODULE LOAD"
+                configuration and a restart"
             .to_owned();
     }
     if has("wrongpass") || has("invalid username-password") {
@@ -77,6 +81,10 @@ fn explain(wire: &str, user: &str) -> String {
     }
     if wire.starts_with("READONLY") {
         return "this is a replica: a lock can be freed on its primary only".to_owned();
+    }
+    if wire.starts_with("OOM") {
+        return "the server is at maxmemory, and a lock is freed by a claim, which it refuses then: DEL frees it"
+            .to_owned();
     }
     if let Some(place) = wire.strip_prefix("MOVED ").and_then(|rest| rest.split(' ').nth(1)) {
         return format!("this key belongs to another node of the cluster now: {place}");
@@ -103,6 +111,7 @@ mod tests {
         says("NOAUTH HELLO must be called with the client already authenticated", "REDISCLI_AUTH");
         says("NOPERM this user has no permissions to run the 'prlock.list' command", "ACL SETUSER ops +prlock.list");
         says("READONLY You can't write against a read only replica.", "primary");
+        says("OOM command not allowed when used memory > 'maxmemory'.", "DEL");
         says("MOVED 3999 10.0.0.7:6381", "another node of the cluster now: 10.0.0.7:6381");
         says("LOADING Redis is loading the dataset in memory", "loading its data");
         says("ERR something new", "ERR something new");

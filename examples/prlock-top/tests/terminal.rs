@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::path::PathBuf;
+
 use prlock_top::client::{Client, Freed};
 use prlock_top::options::Options;
 use redis::Value;
@@ -170,6 +172,57 @@ fn a_lost_server_is_waited_for() {
     assert!(screen.ends());
 }
 
+#[test]
+fn a_server_that_lost_the_module_shows_no_locks_and_the_reason() {
+    let mut server = Server::start();
+    server.call(&["PRLOCK.CLAIM", "order:1", "EX", "600"]);
+    let mut screen = Screen::open(120, 24, &[&server.address(), "--every", "0.2"]);
+    screen.shows(&["order:1", "live"]);
+    server.lose_module();
+    screen.shows(&["no locks to see", "no list", "this server has no PRLOCK module: load it with"]);
+    screen.hides("order:1");
+    let module = support::module().display().to_string();
+    server.call(&["MODULE", "LOAD", &module]);
+    server.call(&["PRLOCK.CLAIM", "order:2", "EX", "600"]);
+    screen.shows(&["order:2", "live"]);
+    screen.press("q");
+    assert!(screen.ends());
+}
+
+#[test]
+fn a_lock_that_cannot_be_freed_stays_and_the_reason_is_said() {
+    let server = Server::start();
+    server.call(&["PRLOCK.CLAIM", "order:1", "EX", "600"]);
+    let replica = Server::with(&["--replicaof", "127.0.0.1", &server.port.to_string()]);
+    let mut screen = Screen::open(120, 24, &[&replica.address(), "--every", "0.2"]);
+    screen.shows(&["order:1", "replica", "live"]);
+    screen.press("fy");
+    screen.shows(&["not freed: this is a replica: a lock can be freed on its primary only"]);
+
+    let mut screen = Screen::open(120, 24, &[&server.address(), "--every", "0.2"]);
+    screen.shows(&["order:1", "primary", "live"]);
+    server.call(&["CONFIG", "SET", "maxmemory", "1"]);
+    screen.press("fy");
+    screen.shows(&["not freed: the server is at maxmemory", "DEL frees it"]);
+    assert!(held(&server, "order:1").is_some());
+}
+
+#[test]
+fn it_speaks_resp3() {
+    let server = Server::start();
+    server.call(&["PRLOCK.CLAIM", "order:1", "EX", "600", "HOLDER", "worker-1"]);
+    let screen = Screen::open(80, 24, &[&server.address(), "--every", "0.2"]);
+    screen.shows(&["order:1", "worker-1", "live"]);
+    let clients: String = redis::from_redis_value(server.call(&["CLIENT", "LIST"])).expect("a text");
+    // Beside the connection that asked.
+    let protocols: Vec<&str> = clients
+        .lines()
+        .filter(|line| !line.contains(" cmd=client"))
+        .filter_map(|line| line.split(' ').find_map(|field| field.strip_prefix("resp=")))
+        .collect();
+    assert_eq!(protocols, ["3"], "{clients}");
+}
+
 /// What it says when it cannot even begin.
 fn refusal(args: &[&str], env: &[(&str, &str)]) -> String {
     let mut screen = Screen::open_with(200, 24, args, env);
@@ -261,38 +314,104 @@ fn the_rights_that_the_readme_names_are_enough() {
     screen.shows(&["freed order:1", "no locks are held in database 2"]);
 }
 
+/// Each line that the README types into a shell, with the test's server in place of its own; `cargo`'s are for
+/// scripts/test-pages.
 #[test]
-fn tls_works_with_the_certificates_that_it_is_given() {
-    let folder = std::env::temp_dir().join(format!("prlock-top-tls-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("make a folder");
-    let file = |name: &str| folder.join(name).display().to_string();
+fn the_command_lines_that_the_readme_names_run() {
+    let readme = include_str!("../README.md");
+    let block = readme.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a block for a shell");
+    let folder = Folder::new("lines");
+    let (server, tls_port) = server_with_tls(&folder, "ca.pem");
+    server.call(&["ACL", "SETUSER", "ops", "on", ">secret", "~*", "+prlock.list", "+prlock.info", "+info", "+select"]);
+    for (key, holder) in [("order:1", "worker-7"), ("order:2", "worker-1"), ("other:1", "worker-7")] {
+        server.call(&["PRLOCK.CLAIM", key, "EX", "600", "HOLDER", holder]);
+    }
+    let script = "redis.call('SELECT', 2) return redis.call('PRLOCK.CLAIM', KEYS[1], 'EX', 600)";
+    server.call(&["EVAL", script, "1", "in-db-2"]);
+    let address = format!("127.0.0.1:{}", server.port);
+
+    let mut run = 0;
+    for line in block.lines().filter(|line| line.starts_with("prlock-top")) {
+        let (typed, comment) = line.split_once("  #").or(line.split_once(" # ")).unwrap_or((line, ""));
+        let typed = typed.trim();
+        let (typed, shown, hidden) = match typed {
+            "prlock-top" => {
+                let options = <Options as clap::Parser>::parse_from(["prlock-top"]);
+                assert_eq!(options.target().expect("a target").address, comment.trim());
+                (format!("{typed} {address}"), vec!["3 locks", "order:1", "other:1"], "in-db-2")
+            }
+            _ if typed.contains("redis://ops@") => {
+                (typed.replace("locks.example.org:6380", &address), vec!["1 lock ", "in-db-2"], "order:1")
+            }
+            _ if typed.contains("rediss://") => {
+                let there = format!("localhost:{tls_port}");
+                (typed.replace("locks.example.org", &there), vec!["3 locks", "order:1"], "in-db-2")
+            }
+            _ if typed.contains("--match") => {
+                (format!("{typed} {address}"), vec!["1 lock ", "order:1", "keys like order:*"], "other:1")
+            }
+            _ => panic!("no test for the README's line: {line}"),
+        };
+        assert!(!typed.contains("example.org"), "{typed}");
+        let env: &[_] = if line.contains("REDISCLI_AUTH") { &[("REDISCLI_AUTH", "secret")] } else { &[] };
+        let mut screen = Screen::type_in_shell(&typed, &folder.0, env);
+        let text = screen.shows(&[&shown[..], &["live"]].concat());
+        assert!(!text.contains(hidden), "{typed}: {text}");
+        screen.press("q");
+        assert!(screen.ends());
+        run += 1;
+    }
+    assert_eq!(run, 4);
+}
+
+/// A folder of a test's own, removed when dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("prlock-top-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("make a folder");
+        Self(folder)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server that speaks TLS at the port that comes with it, by a certificate in this file that also is its authority.
+fn server_with_tls(folder: &Folder, certificate: &str) -> (Server, u16) {
+    let (certificate, key) = (folder.file(certificate), folder.file("key.pem"));
     let status = std::process::Command::new("openssl")
         .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
         .args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"])
         .args(["-addext", "basicConstraints=critical,CA:FALSE"])
-        .args(["-keyout", &file("key.pem"), "-out", &file("cert.pem")])
+        .args(["-keyout", &key, "-out", &certificate])
         .stderr(std::process::Stdio::null())
         .status()
         .expect("openssl");
     assert!(status.success());
-    let tls_port = free_port();
-    let server = Server::with(&[
-        "--tls-port",
-        &tls_port.to_string(),
-        "--tls-cert-file",
-        &file("cert.pem"),
-        "--tls-key-file",
-        &file("key.pem"),
-        "--tls-auth-clients",
-        "no",
-    ]);
+    let port = free_port();
+    let args = ["--tls-port", &port.to_string(), "--tls-cert-file", &certificate, "--tls-key-file", &key];
+    (Server::with(&[&args[..], &["--tls-auth-clients", "no"]].concat()), port)
+}
+
+#[test]
+fn tls_works_with_the_certificates_that_it_is_given() {
+    let folder = Folder::new("tls");
+    let (server, tls_port) = server_with_tls(&folder, "cert.pem");
     server.call(&["PRLOCK.CLAIM", "order:1", "EX", "600"]);
     let address = format!("rediss://localhost:{tls_port}");
-    let mut screen = Screen::open(80, 24, &[&address, "--cacert", &file("cert.pem")]);
+    let mut screen = Screen::open(80, 24, &[&address, "--cacert", &folder.file("cert.pem")]);
     screen.shows(&["order:1", "live"]);
     screen.press("q");
     assert!(screen.ends());
     let distrust = refusal(&[&address], &[]);
     assert!(distrust.contains("certificate"), "{distrust}");
-    std::fs::remove_dir_all(folder).expect("remove the folder");
 }

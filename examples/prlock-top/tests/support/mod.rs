@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use portable_pty::{CommandBuilder, MasterPty, PtySize, native_pty_system};
 use redis::{Connection, Value};
 
+const PROGRAM: &str = env!("CARGO_BIN_EXE_prlock-top");
+
 /// Far above what a loaded machine needs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -27,6 +29,13 @@ pub fn wait_until<T>(what: &str, mut condition: impl FnMut() -> Result<T, String
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// The module's file.
+pub fn module() -> PathBuf {
+    let module = std::env::var_os("PRLOCK_MODULE")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/libprlock.so"), PathBuf::from);
+    module.canonicalize().unwrap_or_else(|_| panic!("{} is missing: make build", module.display()))
 }
 
 /// A server process, ended when dropped.
@@ -44,11 +53,7 @@ impl Server {
 
     /// With more settings, as on the server's command line.
     pub fn with(args: &[&str]) -> Self {
-        let module = std::env::var_os("PRLOCK_MODULE").map_or_else(
-            || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/libprlock.so"),
-            PathBuf::from,
-        );
-        let module = module.canonicalize().unwrap_or_else(|_| panic!("{} is missing: make build", module.display()));
+        let module = module();
         let mut all = vec!["--loadmodule".to_owned(), module.display().to_string()];
         all.extend(args.iter().map(|arg| (*arg).to_owned()));
         Self::launch(all)
@@ -65,6 +70,13 @@ impl Server {
         let mut server = Self { child: None, port, folder, args };
         server.launch_again();
         server
+    }
+
+    /// Comes back without the module, as after a failover to a node that was set up without it.
+    pub fn lose_module(&mut self) {
+        self.stop();
+        self.args = ["--enable-module-command", "local"].map(str::to_owned).to_vec();
+        self.launch_again();
     }
 
     pub fn launch_again(&mut self) {
@@ -156,10 +168,26 @@ impl Screen {
     }
 
     pub fn open_with(columns: u16, rows: u16, args: &[&str], env: &[(&str, &str)]) -> Self {
+        let mut command = CommandBuilder::new(PROGRAM);
+        command.args(args);
+        Self::run(columns, rows, command, env)
+    }
+
+    /// A line typed into a shell in this folder, where the program is installed.
+    pub fn type_in_shell(line: &str, folder: &Path, env: &[(&str, &str)]) -> Self {
+        let programs = Path::new(PROGRAM).parent().expect("a program lies in a folder").to_owned();
+        let inherited = std::env::var_os("PATH").unwrap_or_default();
+        let paths = std::iter::once(programs).chain(std::env::split_paths(&inherited));
+        let mut command = CommandBuilder::new("sh");
+        command.args(["-c", line]);
+        command.env("PATH", std::env::join_paths(paths).expect("a path"));
+        command.cwd(folder);
+        Self::run(120, 24, command, env)
+    }
+
+    fn run(columns: u16, rows: u16, mut command: CommandBuilder, env: &[(&str, &str)]) -> Self {
         let size = PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 };
         let pair = native_pty_system().openpty(size).expect("open a pseudo-terminal");
-        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_prlock-top"));
-        command.args(args);
         command.env("TERM", "xterm-256color");
         command.env_remove("REDISCLI_AUTH");
         for (name, value) in env {
