@@ -258,7 +258,7 @@ fn the_documented_call_lists_the_locks_of_all_nodes() {
     for (node, key) in cluster.nodes.iter().zip(&keys) {
         claim(node, key);
     }
-    let line = line.replace(":7000 ", &format!(":{} ", cluster.nodes[0].port()));
+    let line = line.replace(":7001 ", &format!(":{} ", cluster.nodes[0].port()));
     let output = std::process::Command::new("sh").args(["-c", &line]).output().expect("sh");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{line}: {text}{}", String::from_utf8_lossy(&output.stderr));
