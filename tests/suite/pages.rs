@@ -9,6 +9,7 @@
 //! for lines left out, and at the end of a line for its rest. Behind the mark, `since=7.2` leaves a session out on Redis 7.0,
 //! and `replica` gives its server a replica.
 
+mod makefile;
 mod page;
 mod talk;
 
@@ -16,6 +17,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::support::{Builder, PATIENCE, Server, Value, server_kind, wait_until};
+use makefile::{Call, Makefile};
 use page::{Block, Kind, Page};
 use talk::Talk;
 
@@ -85,17 +87,11 @@ fn lines_for_a_shell_work() {
 /// Whatever a page has make do, `.ci/run` or `scripts/test-pages` has it do too; to build comes before each test.
 #[test]
 fn what_make_is_said_to_do_is_done_for_every_change() {
-    let scripts = [".ci/run", "scripts/test-pages"].map(|path| std::fs::read_to_string(root().join(path)).expect(path));
+    let scripts = [".ci/run", "scripts/test-pages"].map(read);
     let done: BTreeSet<&str> = scripts.iter().flat_map(|script| targets(script)).chain(["build"]).collect();
-    let pages: Vec<String> =
-        pages().iter().map(|page| std::fs::read_to_string(&page.path).expect("read a page")).collect();
+    let pages: Vec<String> = pages().iter().map(|page| read(&page.path)).collect();
     // In a line of its own, or as a name in a sentence.
-    let said: BTreeSet<&str> = pages
-        .iter()
-        .flat_map(|page| page.split(['`', '\n']))
-        .filter_map(|piece| piece.strip_prefix("make "))
-        .filter_map(|rest| rest.split_whitespace().next())
-        .collect();
+    let said: BTreeSet<&str> = pages.iter().flat_map(|page| makefile::calls(page)).map(|call| call.target).collect();
     assert!(said.contains("run") && said.contains("test"), "{said:?}");
     assert!(said.is_subset(&done), "said but not done: {:?}", said.difference(&done));
 }
@@ -104,6 +100,76 @@ fn what_make_is_said_to_do_is_done_for_every_change() {
 fn targets(script: &str) -> impl Iterator<Item = &str> {
     let lines = script.lines().filter(|line| !line.trim_start().starts_with('#'));
     lines.flat_map(|line| line.split("make ").skip(1)).filter_map(|rest| rest.split_whitespace().next())
+}
+
+/// Variables that are given to make do something, wherever a page, a comment or make's own help gives one: the target's
+/// recipe reads it, and the value is one that what it runs knows.
+#[test]
+fn what_make_is_given_is_read() {
+    let text = read("Makefile");
+    let makefile = Makefile::parse(&text);
+    let mut texts: Vec<String> = pages().iter().map(|page| read(&page.path)).collect();
+    texts.extend(files(&["scripts", ".ci", "benches", "tests", "src"]).iter().map(read));
+    let mut calls = Makefile::helps(&text);
+    calls.extend(texts.iter().flat_map(|text| makefile::calls(text)));
+
+    let mut wrong = BTreeSet::new();
+    for Call { target, variables } in &calls {
+        for (name, value) in variables {
+            let is_read = makefile.recipe(target).is_some_and(|recipe| recipe.contains(&format!("$({name})")));
+            if !is_read || !value.split(',').all(|value| is_known(target, name, value)) {
+                wrong.insert(format!("make {target} {name}={value}"));
+            }
+        }
+    }
+    assert_eq!(wrong, BTreeSet::new());
+    let given: BTreeSet<&str> = calls.iter().flat_map(|call| &call.variables).map(|(name, _)| *name).collect();
+    assert!(given.contains("PORT") && given.contains("PART") && given.contains("WRITE"), "{given:?}");
+
+    // What a recipe hands on by the environment, its program asks for.
+    let programs: String = files(&["benches", "tests"]).iter().map(read).collect();
+    let unasked = |name: &&str| !programs.contains(&format!("\"{name}\""));
+    let unasked: Vec<&str> = makefile.environment("bench").into_iter().filter(unasked).collect();
+    assert_eq!(unasked, Vec::<&str>::new());
+}
+
+/// Whether a variable of make may have this value.
+fn is_known(target: &str, name: &str, value: &str) -> bool {
+    let quoted = |path: &str| read(path).contains(&format!("\"{value}\""));
+    match (target, name) {
+        // A script's own, which stands between quotes.
+        _ if value.is_empty() => true,
+        (_, "SERVER" | "ON") => ["redis7", "redis8", "valkey8", "valkey9"].contains(&value),
+        (_, "LANGUAGES") => read("scripts/test-clients").contains(&format!("\ntest_{value}() {{")),
+        ("prove", "PART") => quoted("tests/prove/main.rs"),
+        ("bench", "ONLY") => quoted("benches/compare/parts/mod.rs"),
+        (_, "ONLY") => files(&["tests/suite"])
+            .iter()
+            .any(|path| path.to_string_lossy().contains(value) || read(path).contains(&format!("fn {value}"))),
+        _ => value.parse::<u32>().is_ok(),
+    }
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = root().join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// All texts in these folders, and in those below.
+fn files(folders: &[&str]) -> Vec<PathBuf> {
+    let mut open: Vec<PathBuf> = folders.iter().map(|folder| root().join(folder)).collect();
+    let mut files = Vec::new();
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
+            let path = entry.expect("read the folder").path();
+            match path.is_dir() {
+                true => open.push(path),
+                false => files.push(path),
+            }
+        }
+    }
+    files.retain(|path| std::fs::read_to_string(path).is_ok());
+    files
 }
 
 /// What docs/operations.md says of taking the module out: drained and rewritten, the files load without it.
