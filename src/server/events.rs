@@ -54,9 +54,11 @@ pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
         }
     }
     imports::subscribe(ctx);
-    // Not the generic class: it would cost every DEL and EXPIRE of the whole server a call, and on Valkey 8.1 it breaks
-    // MOVE and COPY for all clients (valkey #4024).
-    let classes = raw::REDISMODULE_NOTIFY_EXPIRED | raw::REDISMODULE_NOTIFY_EVICTED;
+    // Not the generic class: it would cost every DEL and EXPIRE of the whole server a call. And on Valkey no class whose
+    // event can come from another database than the running command's, as an expiry can (the target of MOVE): Valkey 8.1
+    // leaves that command's client there (valkey #4024). See `lock_type::lapsed` for what takes its place.
+    let expiries = if imports::is_valkey() { 0 } else { raw::REDISMODULE_NOTIFY_EXPIRED };
+    let classes = expiries | raw::REDISMODULE_NOTIFY_EVICTED;
     // SAFETY: as above.
     api!(RedisModule_SubscribeToKeyspaceEvents(ctx, classes, Some(key_gone))) == Some(OK)
 }

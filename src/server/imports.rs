@@ -4,6 +4,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
+use std::sync::LazyLock;
 
 use redis_module::raw::{RedisModuleCtx, RedisModuleEvent};
 
@@ -44,12 +45,17 @@ pub(super) fn option() -> u32 {
     if is_valkey() { OPTION } else { 0 }
 }
 
-/// Whether the server is a Valkey: it has every function under a name of its own too.
-fn is_valkey() -> bool {
+/// The server is a Valkey: it has every function under a name of its own too.
+static IS_VALKEY: LazyLock<bool> = LazyLock::new(|| {
     let mut function = ptr::null_mut::<c_void>();
     let name = c"ValkeyModule_SetModuleOptions";
     // SAFETY: the server writes a pointer there, if it knows the name.
     api!(RedisModule_GetApi(name.as_ptr(), (&raw mut function).cast::<c_void>())) == Some(OK)
+});
+
+/// Whether the server is a Valkey.
+pub(super) fn is_valkey() -> bool {
+    *IS_VALKEY
 }
 
 /// Subscribes to the event, where there is one.

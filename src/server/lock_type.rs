@@ -12,11 +12,12 @@ use redis_module::raw::{
     RedisModuleTypeMethods,
 };
 
+use super::key::Key;
 use super::log::{Level, log};
 use super::main_thread::state;
 use super::string::Str;
 use super::value::{self, Seen};
-use super::{clock, soon, timer};
+use super::{clock, imports, soon, timer};
 use crate::locks::Bytes;
 use crate::locks::codec::{self, Change};
 use crate::locks::fence;
@@ -210,10 +211,13 @@ unsafe extern "C" fn unlink(ctx: *mut RedisModuleKeyOptCtx, value: *const c_void
     // SAFETY: as above.
     let db = api!(RedisModule_GetDbIdFromOptCtx(ctx)).unwrap_or(-1);
     let counts = timer::detached().flags().is_primary();
+    let has_lapsed = counts && !name.is_null() && lapsed(db, unsafe { Str::new(name.cast_mut()) });
     let wakes = state(|state| {
         // Renamed twice without a look in between, it is lost only once.
         let is_news = state.registry.note_unlinked(db, &lock);
-        if counts {
+        if has_lapsed {
+            state.stats.expired = state.stats.expired.saturating_add(is_news.into());
+        } else if counts {
             state.stats.deleted = state.stats.deleted.saturating_add(is_news.into());
             state.last_unlinked = Some((state.place_hash(db, key), clock::monotonic_ms()));
         }
@@ -222,4 +226,18 @@ unsafe extern "C" fn unlink(ctx: *mut RedisModuleKeyOptCtx, value: *const c_void
     if wakes {
         soon::ask();
     }
+}
+
+/// Whether the key that is being unlinked is past its deadline: asked on Valkey, whose word for that (the event of an expiry)
+/// the module must not listen to. Valkey deletes nothing meanwhile, and shows the key as it was.
+fn lapsed(db: i32, name: Str<'_>) -> bool {
+    if !imports::is_valkey() {
+        return false;
+    }
+    let ctx = timer::detached();
+    let home = ctx.db();
+    let has_lapsed =
+        ctx.select(db) && Key::look(ctx, name).expires_at_ms().is_some_and(|at_ms| at_ms <= clock::wall().ms());
+    ctx.select(home);
+    has_lapsed
 }

@@ -124,3 +124,55 @@ fn a_listener_may_delete_the_key_that_is_handed_on() {
         assert_eq!(conn.int("EXISTS k"), 0);
     }
 }
+
+/// On Valkey 8.1 the event of an expiry in another database than the running command's takes the client there, if a module
+/// listens: its next commands would go to the wrong data.
+#[test]
+fn an_expiry_in_another_database_leaves_every_client_in_its_own() {
+    let server = Server::start();
+    let mut conn = server.conn();
+    conn.ok(cmd("DEBUG SET-ACTIVE-EXPIRE 0"));
+    for late in ["SET k old PX 5", "PRLOCK.CLAIM k PX 5 LINGER 60000"] {
+        for line in ["MOVE k 1", "COPY k k DB 1", "EVAL return{redis.call('move','k',1),redis.call('get','here')} 0"] {
+            conn.ok(cmd("MSET k new here 0"));
+            conn.ok(cmd("SELECT 1"));
+            conn.ok(cmd("SET here 1"));
+            conn.ok(cmd(late));
+            let at_ms = conn.int("PEXPIRETIME k");
+            conn.wait_past(at_ms);
+            conn.ok(cmd("SELECT 0"));
+            conn.ok(cmd(&line.replace(",redis.call('get','here')", "")));
+            assert_eq!(text(&conn.ok(cmd("GET here"))), "0", "after {late} and {line}");
+            conn.ok(cmd("FLUSHALL"));
+        }
+    }
+}
+
+/// The same by the module's own look at a key that somebody waits for in another database, behind a command that names it. A
+/// client that is blocked by that command must be found where it was: the server ends if it is not.
+#[test]
+fn a_look_into_another_database_leaves_every_client_in_its_own() {
+    let server = Server::start();
+    let mut conn = server.conn();
+    conn.ok(cmd("DEBUG SET-ACTIVE-EXPIRE 0"));
+    conn.ok(cmd("SET here 0"));
+    for late in ["SET k old PX 40", "PRLOCK.CLAIM k PX 40 TOKEN old"] {
+        for line in ["BLPOP k 0", "DEL k"] {
+            let mut owner = server.raw();
+            owner.send_lines(["SELECT 1", late]);
+            (0..2).for_each(|_| drop(owner.reply(PATIENCE).expect("a lock in another database")));
+            let mut waiter = server.waits_in(1, "PRLOCK.CLAIM k PX 60000 TOKEN w BLOCK 0");
+            let mut raw = server.raw();
+            // It lapses in the sleep, and the look behind the command is the first to see that.
+            raw.send_lines(["DEBUG SLEEP 0.06", line, "GET here"]);
+            raw.reply(PATIENCE).expect("a sleep");
+            waiter.granted();
+            if line.starts_with("BLPOP") {
+                conn.ok(cmd("RPUSH k x"));
+            }
+            raw.reply(PATIENCE).expect("a reply");
+            assert_eq!(raw.reply(PATIENCE), Ok(Value::BulkString(b"0".to_vec())), "after {late} and {line}");
+            owner.call(cmd("DEL k")).expect("DEL");
+        }
+    }
+}
