@@ -82,8 +82,8 @@ fn store(
     change: Change,
     connection_id: Option<u64>,
 ) -> Result<(), CommandError> {
-    // While writes are paused, the server leaves a key past its deadline where it is, and does not look before it adds.
-    if ctx.are_writes_paused() && matches!(key.kind(), Kind::Free) && !ctx.delete_lapsed(key.name()) {
+    // Such a server does not look before it adds.
+    if ctx.keeps_lapsed() && matches!(key.kind(), Kind::Free) && !ctx.delete_lapsed(key.name()) {
         return Err(CommandError::Refused);
     }
     let old = key.lock().map(|seen| seen.clone());

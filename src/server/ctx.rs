@@ -9,7 +9,7 @@ use redis_module::raw::{self, RedisModuleCallReply, RedisModuleCtx};
 use super::args::Args;
 use super::key::Key;
 use super::string::{self, OwnedStr, Str};
-use super::{OK, clock, stream};
+use super::{OK, clock, events, stream};
 use crate::commands::error::CommandError;
 use crate::commands::{INFO, REVOKE};
 use crate::locks::{Bytes, codec};
@@ -133,6 +133,13 @@ impl<'a> Ctx<'a> {
     /// and write is a later one of the very transaction that paused.
     pub fn are_writes_paused(self) -> bool {
         api!(RedisModule_AvoidReplicaTraffic()) != Some(0)
+    }
+
+    /// Whether the server leaves a key that is past its deadline where it is, though it looks free: while writes are paused,
+    /// and on a replica that takes no writes. Only a transaction gets there, which is let in as a whole before it pauses the
+    /// server or makes it a replica.
+    pub fn keeps_lapsed(self) -> bool {
+        self.are_writes_paused() || (events::is_replica() && !self.flags().is_writable())
     }
 
     /// Whether the server lets clients write now: enough replicas are up to date (`min-replicas-to-write`), and its disk

@@ -28,6 +28,8 @@ const EXPLAINED_WITHIN_MS: i64 = 100;
 
 static WATCHES_TURNS: AtomicBool = AtomicBool::new(false);
 
+static IS_REPLICA: AtomicBool = AtomicBool::new(false);
+
 /// The server is about to sleep and has said so, or nobody asked it to say. Commands run here all the same: those of clients
 /// whose wait or pause has just ended, on Redis 7.0.
 static IS_LATE: AtomicBool = AtomicBool::new(true);
@@ -130,9 +132,16 @@ unsafe extern "C" fn loading(ctx: *mut RedisModuleCtx, _event: RedisModuleEvent,
     }
 }
 
+/// Whether the server has become a replica since it started, and still is one. Cheaper to ask than its flags.
+pub(super) fn is_replica() -> bool {
+    IS_REPLICA.load(Relaxed)
+}
+
 unsafe extern "C" fn role_changed(_ctx: *mut RedisModuleCtx, _event: RedisModuleEvent, role: u64, _data: *mut c_void) {
     stream::set_needed();
-    if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA {
+    let is_replica = role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA;
+    IS_REPLICA.store(is_replica, Relaxed);
+    if is_replica {
         // Redis ends these waits by itself, Valkey 9 not always.
         changes::wake::fail_everybody(changes::wake::DEMOTED);
         // The locks are the new primary's, and keep their deadlines.

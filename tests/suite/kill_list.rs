@@ -92,6 +92,31 @@ fn a_transaction_that_pauses_may_claim_a_key_past_its_deadline() {
     assert_lives(&replica);
 }
 
+/// The same where the transaction makes the server a replica, which leaves such a key to its primary.
+#[test]
+fn a_transaction_that_demotes_may_claim_a_key_past_its_deadline() {
+    let server = Server::start();
+    let mut conn = server.conn();
+    conn.ok(cmd("DEBUG SET-ACTIVE-EXPIRE 0"));
+    let late = ["PRLOCK.CLAIM k PX 20 TOKEN old LINGER 60000", "SET k old PX 20"];
+    for (line, option) in late.into_iter().flat_map(|line| ["", "STEAL", "BLOCK 0"].map(|option| (line, option))) {
+        conn.ok(cmd(line));
+        let claim = format!("PRLOCK.CLAIM k PX 60000 TOKEN new {option}");
+        let mut raw = server.raw();
+        // It lapses in the sleep, so that nothing comes between.
+        raw.send_lines(["DEBUG SLEEP 0.05", "MULTI", "REPLICAOF 127.0.0.1 1", &claim, "EXEC"]);
+        (0..4).for_each(|_| drop(raw.reply(PATIENCE)));
+        let replies = items(&raw.reply(PATIENCE).expect("EXEC"));
+        let fence = grant(&replies[1]).expect("a grant").fence;
+        conn = server.conn();
+        conn.ok(cmd("REPLICAOF NO ONE"));
+        assert_eq!(conn.lock_number("k", "fence"), fence);
+        server.assert_locks_agree();
+        assert_eq!(conn.int("PRLOCK.RELEASE k new"), 1);
+    }
+    assert_lives(&server);
+}
+
 /// A grant after an expiry is replicated behind the deletion, never before it.
 #[test]
 fn a_grant_after_an_expiry_comes_behind_the_deletion() {
