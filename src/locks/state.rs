@@ -32,7 +32,7 @@ pub struct Unheard {
     pub renewals: u32,
 }
 
-/// The module's one state. Only the server's main thread touches it.
+/// The module's one state; see `server/main_thread.rs` for who touches it.
 #[derive(Debug, Default)]
 pub struct State {
     /// The source of fences.

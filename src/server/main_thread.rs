@@ -1,4 +1,4 @@
-//! The module's state, reachable from the main thread only.
+//! The module's state, reachable from the thread that the server calls the module on, and from no other meanwhile.
 
 use std::cell::RefCell;
 
@@ -9,7 +9,8 @@ use crate::locks::state::State;
 
 struct MainThread(RefCell<State>);
 
-// SAFETY: only callbacks that the server makes on its main thread call `state`; the one callback that may run elsewhere,
+// SAFETY: only callbacks that the server makes one at a time call `state`: on its main thread, or on a thread of another
+// module, which holds the server's lock while it calls a command. The one callback that may run beside them,
 // `lock_type::free`, does not.
 unsafe impl Sync for MainThread {}
 

@@ -1,8 +1,10 @@
 //! The only room with `unsafe`: a thin safe face of the server's module API.
 //!
 //! Invariants:
-//! - The API is called from the server's main thread only, inside a callback that the server makes. The one exception is
-//!   freeing a value, which may run on a background thread and touches nothing but that value (`lock_type::free`).
+//! - The API is called inside a callback that the server makes, and there is one at a time: on the main thread, or on a
+//!   thread of another module that holds the server's lock meanwhile. Two things may run beside it, and of the API they
+//!   use the allocator alone: freeing a value (`lock_type::free`), and dropping what a large flush has left of the registry
+//!   (`events.rs`).
 //! - A function that the server lacks is a null pointer. Those that the module cannot do without are checked once, at
 //!   load (`load.rs`); a missing one elsewhere means "not done", never a crash.
 //! - No text from outside is a format string (`log.rs`).
