@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::rc::Rc;
 
 use super::grant::{self, Cause};
-use crate::commands::{self, error::CommandError};
+use crate::commands::{self, claim, error::CommandError};
 use crate::locks::Bytes;
 use crate::locks::lock::Lock;
 use crate::locks::outcome::{Granted, Outcome};
@@ -179,7 +179,7 @@ fn heir(db: i32, key: Str<'_>) -> Option<(WaiterId, Wish)> {
 }
 
 fn may_claim(wish: &Wish, key: Str<'_>) -> bool {
-    wish.user.as_deref().is_none_or(|user| acl::may_run(user, commands::CLAIM, key))
+    wish.user.as_deref().is_none_or(|user| acl::may_run::<{ claim::WORDS_MIN }>(user, commands::CLAIM, key))
 }
 
 /// Answers everybody who waits with the token that holds the lock: it is a claim sent again, and must not be refused by

@@ -1,6 +1,7 @@
 //! `PRLOCK.CLAIM key EX seconds | PX milliseconds [TOKEN token] [HOLDER holder]
 //! [BLOCK milliseconds | STEAL | STEALIF fence] [LINGER milliseconds]`
 
+use std::ffi::c_int;
 use std::fmt::Write as _;
 
 use rand::RngExt as _;
@@ -24,6 +25,9 @@ use crate::server::string::{OwnedStr, Str};
 /// The command, as the table names it.
 pub struct Claim;
 
+/// The shortest claim: its name, the key, and the deadline in two words.
+pub const WORDS_MIN: usize = 4;
+
 const NAME: &str = "prlock.claim";
 
 impl Command for Claim {
@@ -31,7 +35,7 @@ impl Command for Claim {
         name: super::CLAIM,
         flags: c"write deny-oom blocking",
         acl: c"write slow blocking prlock",
-        arity: -4,
+        arity: -(WORDS_MIN as c_int),
         summary: c"Claims a lock, or waits for it.",
         complexity: c"O(log N) with N the number of locks in the database",
         since: c"0.1.0",

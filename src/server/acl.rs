@@ -16,8 +16,12 @@ pub fn name_of_caller(ctx: Ctx<'_>) -> Option<Box<[u8]>> {
     Some(unsafe { OwnedStr::from_raw(name) }.as_str().bytes().into())
 }
 
-/// Whether the user of this name may run this command on this key now; nobody may who is not there any more.
-pub fn may_run(user: &[u8], command: &CStr, key: Str<'_>) -> bool {
+/// Whether the user of this name may run this command, of at least `WORDS` words, on this key now; nobody may who is not
+/// there any more.
+///
+/// Since 8.2.9, and in Debian's 8.0.2, Redis permits nobody a call of fewer words than the command needs (redis#14847).
+/// What stands behind the key makes no difference, so that the key itself does.
+pub fn may_run<const WORDS: usize>(user: &[u8], command: &CStr, key: Str<'_>) -> bool {
     let (name, command) = (OwnedStr::new(user), OwnedStr::new(command.to_bytes()));
     // SAFETY: a live string; the user is ours to free.
     let Some(user) = api!(RedisModule_GetModuleUserFromUserName(name.as_str().raw())).filter(|user| !user.is_null())
@@ -25,7 +29,9 @@ pub fn may_run(user: &[u8], command: &CStr, key: Str<'_>) -> bool {
         return false;
     };
     let user = User::Somebody(user);
-    user.may_run(&mut [command.as_str().raw(), key.raw()])
+    let mut argv = [key.raw(); WORDS];
+    argv[0] = command.as_str().raw();
+    user.may_run(&mut argv)
 }
 
 /// The user behind the running command, looked up once for a whole command.
