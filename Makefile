@@ -48,7 +48,7 @@ deps:
 
 # --- test it
 
-test: build ## Run all tests on Redis 7.0 (ONLY=claims for those with this in their name)
+test: build ## Run all tests on the system's redis-server, 7.0 on Debian 12 (ONLY=claims for those with this in their name)
 	@scripts/test redis7 -- $(ONLY)
 
 test-servers: build servers ## Run the server tests on Redis 8.2, Valkey 8.1 and Valkey 9.1
