@@ -60,8 +60,8 @@ pub struct State {
     /// Where and when (monotonic ms) the last lock was unlinked that nothing has explained yet: an expiry and an eviction
     /// say so right after.
     pub last_unlinked: Option<(u64, i64)>,
-    /// `stats.deleted` when the load began that goes on now.
-    deleted_before_load: u64,
+    /// `stats.deleted` and `stats.expired` when the load began that goes on now.
+    ends_before_load: (u64, u64),
     hasher: RandomState,
 }
 
@@ -84,9 +84,9 @@ impl State {
         }
     }
 
-    /// A load begins. The deletions that an append-only file repeats are those of an earlier life, and not to be counted.
+    /// A load begins. The ends of locks that an append-only file repeats are those of an earlier life, and not to be counted.
     pub fn load_began(&mut self) {
-        self.deleted_before_load = self.stats.deleted;
+        self.ends_before_load = (self.stats.deleted, self.stats.expired);
     }
 
     /// And has ended. `counts`: this server counts what becomes of its locks.
@@ -94,7 +94,9 @@ impl State {
         self.registry.settle_loaded();
         // What a rename has hidden counts as a deletion until it is found.
         let hidden = if counts { self.registry.unlinked_at_large() as u64 } else { 0 };
-        self.stats.deleted = self.deleted_before_load.saturating_add(hidden);
+        let (deleted, expired) = self.ends_before_load;
+        self.stats.deleted = deleted.saturating_add(hidden);
+        self.stats.expired = expired;
     }
 
     /// SWAPDB. Clients stay in the database of that number, and so do their queues.

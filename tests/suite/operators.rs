@@ -333,6 +333,8 @@ fn a_restart_keeps_the_gauges() {
     conn.ok(cmd("PRLOCK.RENEW k t PX 600000"));
     conn.refused("PRLOCK.CLAIM k PX 600000");
     // The file repeats these ends, and a rename that looks like one.
+    conn.granted("PRLOCK.CLAIM m PX 10 TOKEN t HOLDER h");
+    wait_until("the expiry", PATIENCE, || (server.stat("expired") == 1).then_some(()));
     for line in ["PRLOCK.RELEASE m t", "DEL m", "PRLOCK.REVOKE h", "RENAME m n", "SELECT 3", "FLUSHDB"] {
         conn.granted("PRLOCK.CLAIM m PX 600000 TOKEN t HOLDER h");
         conn.ok(cmd(line));
