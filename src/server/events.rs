@@ -55,6 +55,8 @@ pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
             return false;
         }
     }
+    // SAFETY: as above.
+    IS_REPLICA.store(!unsafe { Ctx::new(ctx) }.flags().is_primary(), Relaxed);
     imports::subscribe(ctx);
     // Not the generic class: it would cost every DEL and EXPIRE of the whole server a call. And on Valkey no class whose
     // event can come from another database than the running command's, as an expiry can (the target of MOVE): Valkey 8.1
@@ -132,7 +134,7 @@ unsafe extern "C" fn loading(ctx: *mut RedisModuleCtx, _event: RedisModuleEvent,
     }
 }
 
-/// Whether the server has become a replica since it started, and still is one. Cheaper to ask than its flags.
+/// Whether the server is a replica. Cheaper to ask than its flags.
 pub(super) fn is_replica() -> bool {
     IS_REPLICA.load(Relaxed)
 }

@@ -9,7 +9,7 @@ use redis_module::raw::{self, RedisModuleCtx, RedisModuleKey};
 use super::ctx::Ctx;
 use super::string::{self, Str};
 use super::value::{self, Seen};
-use super::{OK, lock_type};
+use super::{OK, events, lock_type};
 use crate::locks::lock::Lock;
 
 /// What lies under a key's name.
@@ -60,8 +60,7 @@ impl<'c> Key<'c> {
     /// The same for a command that only reads. To look removes what is past its deadline, but on a replica that is its
     /// primary's to do, even on one that takes writes of its own clients: there it is asked for reading first.
     pub fn read(ctx: Ctx<'_>, name: Str<'c>) -> Self {
-        let flags = ctx.flags();
-        if !flags.is_primary() && flags.is_writable() && !Self::is_there(ctx, name) {
+        if events::is_replica() && ctx.flags().is_writable() && !Self::is_there(ctx, name) {
             return Self { raw: ptr::null_mut(), value: ptr::null_mut(), name, ctx: PhantomData };
         }
         Self::look(ctx, name)

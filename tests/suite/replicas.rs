@@ -158,8 +158,15 @@ fn a_replica_that_swaps_its_data_sets_has_no_ghosts() {
 #[test]
 fn a_replica_shows_what_lives_and_deletes_nothing() {
     let primary = Server::start();
-    for (db, read_only) in [(0, "yes"), (3, "yes"), (0, "no"), (3, "no")] {
-        let replica = primary.replica_with(|plan| plan.config("replica-read-only", read_only));
+    for (db, read_only, follows) in [(0, "yes", "at start"), (3, "yes", ""), (0, "no", "at start"), (3, "no", "")] {
+        let replica = if follows == "at start" {
+            primary.replica_with(|plan| plan.config("replica-read-only", read_only))
+        } else {
+            let server = Server::builder().config("replica-read-only", read_only).start();
+            server.conn().ok(("REPLICAOF", "127.0.0.1", primary.port()));
+            server.wait_in_sync_with(&primary);
+            server
+        };
         let mut conn = primary.conn();
         conn.select(db);
         // The primary stands still, so that its deletion does not come.

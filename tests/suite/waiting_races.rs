@@ -125,6 +125,31 @@ fn a_grant_to_the_dead_is_undone_and_seen_as_such() {
     assert_eq!(conn.int("DBSIZE"), 0);
 }
 
+/// The lock of a grant that nobody heard of is freed wherever it went in the same turn, before the kill or behind it.
+#[test]
+fn a_grant_to_the_dead_is_undone_wherever_its_lock_went() {
+    let server = Server::start();
+    let mut conn = server.conn();
+    for moves in ["RENAME k k2", "RENAME k k2;RENAME k2 k3", "MOVE k 5", "SWAPDB 0 5", "RENAME k k2;SWAPDB 0 5"] {
+        for kills_first in [false, true] {
+            conn.granted("PRLOCK.CLAIM k PX 60000 TOKEN a");
+            let dead = server.waits("PRLOCK.CLAIM k PX 60000 TOKEN dead BLOCK 0");
+            let kill = format!("CLIENT KILL ID {}", dead.id);
+            let moves = moves.split(';').map(str::to_owned);
+            let lines: Vec<String> = if kills_first {
+                ["PRLOCK.RELEASE k a".to_owned(), kill].into_iter().chain(moves).collect()
+            } else {
+                ["PRLOCK.RELEASE k a".to_owned()].into_iter().chain(moves).chain([kill]).collect()
+            };
+            send_and_take(&server, &lines);
+            wait_until("the lock to be freed", PATIENCE, || (server.stat("held") == 0).then_some(()));
+            for db in ["db0", "db5"] {
+                assert_eq!(server.find_info_field(db), None, "{lines:?}");
+            }
+        }
+    }
+}
+
 /// The undo of a grant leaves alone what was claimed again, renewed, or stolen meanwhile, all in one turn.
 #[test]
 fn the_undo_spares_what_somebody_knows_of() {
