@@ -22,9 +22,9 @@ use std::sync::Once;
 
 use fake::{Reply, Value};
 use libfuzzer_sys::fuzz_target;
-use locks::codec;
 use locks::glob::Glob;
 use locks::number::parse_i64;
+use locks::{Bytes, codec, stored};
 
 static LOAD: Once = Once::new();
 
@@ -167,8 +167,8 @@ fn claim(words: &[&[u8]]) {
 /// Token and fence of the lock under a name.
 fn held(name: &[u8]) -> Option<(Vec<u8>, i64)> {
     fake::keyspace().get(name)?;
-    let stored = fake::dump(name)?;
-    let grant = codec::decode(&stored).expect("what was saved").grant;
+    let (saved, mut room) = (fake::dump(name)?, Bytes::new());
+    let grant = stored::decode(&saved, &mut room).expect("what was saved");
     Some((grant.token.to_vec(), grant.fence as i64))
 }
 
@@ -202,8 +202,8 @@ fn list(words: &[&[u8]]) {
         let is_behind = options.get("AFTER").is_none_or(|after| &name[..] > after);
         let matches = options.get("MATCH").is_none_or(|pattern| Glob::new(pattern).matches(&name));
         if matches!(entry.value, Value::Lock(_)) && is_readable && is_behind && matches {
-            let stored = fake::dump(&name).expect("a lock");
-            let grant = codec::decode(&stored).expect("what was saved").grant;
+            let (saved, mut room) = (fake::dump(&name).expect("a lock"), Bytes::new());
+            let grant = stored::decode(&saved, &mut room).expect("what was saved");
             if options.get("HOLDER").is_none_or(|holder| holder == grant.holder) {
                 due.push((name, grant.fence as i64));
             }
@@ -233,8 +233,12 @@ fn apply(name: &[u8], state: &[u8]) {
 /// RESTORE on a primary: bytes that are a lock, and whose fence is not of another time, are taken; no others.
 fn restore(name: &[u8], payload: &[u8], encoding: i64) {
     let payload = unescaped(payload);
-    let encoding = i32::try_from(encoding).unwrap_or(1);
-    let fence = codec::decode(&payload).filter(|_| encoding == 0).map(|decoded| decoded.grant.fence);
+    let encoding = i32::try_from(encoding).unwrap_or(-1);
+    let fence = match encoding {
+        0 => codec::decode(&payload).map(|decoded| decoded.grant.fence),
+        1 => stored::decode(&payload, &mut Bytes::new()).map(|grant| grant.fence),
+        _ => None,
+    };
     let day_us = 86_400_000_000;
     let now_us = std::time::UNIX_EPOCH.elapsed().expect("a clock").as_micros() as u64;
     let is_taken = fake::restore(name, &payload, encoding);
@@ -251,7 +255,7 @@ fn restore(name: &[u8], payload: &[u8], encoding: i64) {
 /// A lock's payload is restored as the same.
 fn dump(name: &[u8], copy: &[u8]) {
     let Some(saved) = fake::dump(name) else { return };
-    assert!(fake::restore(copy, &saved, 0));
+    assert!(fake::restore(copy, &saved, 1));
     assert_eq!(fake::dump(copy), Some(saved));
 }
 

@@ -1,7 +1,7 @@
-//! A lock as bytes: what the RDB, DUMP, the append-only file and the replicas carry.
+//! A lock as bytes: what the append-only file and the replicas carry, and what the RDB and DUMP did at first; what they
+//! carry since then is in `stored.rs`.
 //!
-//! One form serves all four, so one decoder meets all bytes from outside. It is a fixed head of 50 bytes in little
-//! endian, then the token, then the holder:
+//! It is a fixed head of 50 bytes in little endian, then the token, then the holder:
 //!
 //! | bytes | what |
 //! |---|---|

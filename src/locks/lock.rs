@@ -70,7 +70,7 @@ const RENEWALS_MAX: u32 = u32::MAX >> PLACE_BITS;
 const WORD_BYTES: usize = size_of::<i64>();
 
 /// When a lock of this fence was granted, if nothing else is said.
-fn time_of(fence: u64) -> i64 {
+pub(super) fn time_of(fence: u64) -> i64 {
     (fence / 1_000) as i64
 }
 

@@ -18,6 +18,7 @@ pub mod registry;
 pub mod shelves;
 pub mod state;
 pub mod stats;
+pub mod stored;
 pub mod token;
 
 /// Bytes that are put together for one call: a lock's parts, its stored form, a token. They rarely leave the stack.

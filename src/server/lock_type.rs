@@ -1,7 +1,7 @@
 //! The native type: what the server calls to save, load, free and describe a lock.
 //!
-//! The name is the type's identity in every RDB for ever, and so is the encoding version. There is no aux data: once every
-//! lock is gone, a server without the module loads the RDB.
+//! The name is the type's identity in every RDB for ever, and each encoding version says for ever what it says now.
+//! There is no aux data: once every lock is gone, a server without the module loads the RDB.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
@@ -18,16 +18,17 @@ use super::main_thread::state;
 use super::string::Str;
 use super::value::{self, Seen};
 use super::{clock, imports, soon, timer};
-use crate::locks::Bytes;
 use crate::locks::codec::{self, Change};
-use crate::locks::fence;
-use crate::locks::lock::Lock;
+use crate::locks::lock::{Grant, Lock};
+use crate::locks::{Bytes, fence, stored};
 
 /// What `TYPE key` prints: 9 characters, as the server demands.
 const NAME: &std::ffi::CStr = c"prlock-rs";
-/// The version of the form that `codec` writes.
-const ENCODING: c_int = 0;
-/// Longest stored form: the fixed head, 512 bytes of token, 512 of holder.
+/// The form that `locks/stored.rs` writes. Every earlier one is read for ever.
+const ENCODING: c_int = 1;
+/// The form of `locks/codec.rs`, which the stream of changes still carries.
+const FIRST_ENCODING: c_int = 0;
+/// No stored form is as long: each is little more than 512 bytes of token and 512 of holder.
 const STORED_BYTES_MAX: usize = 4_096;
 /// What the registry needs for a lock, about: its places in both ordered sets.
 const REGISTRY_BYTES: usize = 28;
@@ -85,8 +86,8 @@ pub(super) fn create(ctx: *mut RedisModuleCtx) -> bool {
     !created.is_null()
 }
 
-/// The stored form of a lock; its deadline is the key's own.
-fn stored(lock: &Lock) -> Bytes {
+/// A lock as PRLOCK.APPLY carries it; its deadline is the key's own.
+fn said(lock: &Lock) -> Bytes {
     let (mut token, mut bytes) = (Bytes::new(), Bytes::new());
     lock.token_into(&mut token);
     codec::encode(Change::Stored, &lock.grant(&token), None, &mut bytes);
@@ -96,14 +97,17 @@ fn stored(lock: &Lock) -> Bytes {
 /// Called in a forked child (BGSAVE) or on the main thread (SAVE, DUMP, MIGRATE).
 unsafe extern "C" fn save(io: *mut RedisModuleIO, value: *mut c_void) {
     // SAFETY: a value of our type, kept by the keyspace during the call.
-    let bytes = stored(&*unsafe { Seen::new(value) });
+    let lock = unsafe { Seen::new(value) };
+    let (mut token, mut bytes) = (Bytes::new(), Bytes::new());
+    lock.token_into(&mut token);
+    stored::encode(&lock.grant(&token), &mut bytes);
     // SAFETY: the server copies the bytes.
     let _ = api!(RedisModule_SaveStringBuffer(io, bytes.as_ptr().cast::<c_char>(), bytes.len()));
 }
 
 /// Called at start, full synchronisation, DEBUG RELOAD and RESTORE. Null makes the server refuse the file or payload.
 unsafe extern "C" fn load(io: *mut RedisModuleIO, encoding: c_int) -> *mut c_void {
-    if encoding != ENCODING {
+    if !(FIRST_ENCODING..=ENCODING).contains(&encoding) {
         log(Level::Warning, "prlock: a lock of an unknown encoding version; was it written by a later release?");
         return ptr::null_mut();
     }
@@ -116,7 +120,12 @@ unsafe extern "C" fn load(io: *mut RedisModuleIO, encoding: c_int) -> *mut c_voi
     let lock = if len <= STORED_BYTES_MAX {
         // SAFETY: `len` bytes at `buffer`, ours until freed below.
         let bytes = unsafe { std::slice::from_raw_parts(buffer.cast::<u8>().cast_const(), len) };
-        decoded(io, bytes)
+        let mut room = Bytes::new();
+        let grant = match encoding {
+            FIRST_ENCODING => codec::decode(bytes).map(|decoded| decoded.grant),
+            _ => stored::decode(bytes, &mut room),
+        };
+        grant.and_then(|grant| loaded(io, &grant))
     } else {
         None
     };
@@ -134,9 +143,8 @@ unsafe extern "C" fn load(io: *mut RedisModuleIO, encoding: c_int) -> *mut c_voi
     }
 }
 
-/// The lock in `bytes`, noted for the registry, or `None` if they are not acceptable from where they came.
-fn decoded(io: *mut RedisModuleIO, bytes: &[u8]) -> Option<Lock> {
-    let grant = codec::decode(bytes)?.grant;
+/// The lock of this grant, noted for the registry, or `None` if it is not acceptable from where it came.
+fn loaded(io: *mut RedisModuleIO, grant: &Grant<'_>) -> Option<Lock> {
     if comes_from_a_client() && !fence::is_plausible(grant.fence, clock::wall().us) {
         return None;
     }
@@ -146,7 +154,7 @@ fn decoded(io: *mut RedisModuleIO, bytes: &[u8]) -> Option<Lock> {
     // SAFETY: a live io.
     let db = api!(RedisModule_GetDbIdFromIO(io)).unwrap_or(-1);
     let shared = state(|state| state.holders.share(grant.holder));
-    let lock = Lock::with_holder(key, &grant, shared);
+    let lock = Lock::with_holder(key, grant, shared);
     state(|state| {
         state.fences.seen(lock.fence());
         state.registry.note_loaded(db, &lock);
@@ -165,7 +173,7 @@ fn comes_from_a_client() -> bool {
 /// Called in the forked child of BGREWRITEAOF, where the AOF is all commands. The server adds the deadline itself.
 unsafe extern "C" fn rewrite(io: *mut RedisModuleIO, key: *mut RedisModuleString, value: *mut c_void) {
     // SAFETY: a value of our type, kept by the keyspace during the call.
-    let bytes = stored(&*unsafe { Seen::new(value) });
+    let bytes = said(&*unsafe { Seen::new(value) });
     // SAFETY: the format names a string of the server and a buffer with its length.
     let _ = api!(RedisModule_EmitAOF(
         io,
@@ -191,7 +199,7 @@ unsafe extern "C" fn memory(_key: *mut RedisModuleKeyOptCtx, value: *const c_voi
 /// What DEBUG DIGEST compares between a primary and its replicas.
 unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) {
     // SAFETY: a value of our type, kept by the keyspace during the call.
-    let bytes = stored(&*unsafe { Seen::new(value) });
+    let bytes = said(&*unsafe { Seen::new(value) });
     // SAFETY: the server reads the bytes during the call.
     let _ = api!(RedisModule_DigestAddStringBuffer(digest, bytes.as_ptr().cast::<c_char>(), bytes.len()));
     let _ = api!(RedisModule_DigestEndSequence(digest));

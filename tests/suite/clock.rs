@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use crate::support::{Conn, PATIENCE, Server, cmd, compile_c, int, items, map, wait_until};
+use crate::support::{Conn, PATIENCE, Server, cmd, compile_c, int, items, map, server_kind, wait_until};
 
 static CLOCK: LazyLock<PathBuf> = LazyLock::new(|| compile_c("clock.c"));
 
@@ -105,4 +105,25 @@ fn a_lock_from_two_days_ahead_is_loaded_and_replicated_and_not_restored() {
     assert_eq!(replica.lock_states(), server.lock_states());
     there.ok(cmd("REPLICAOF NO ONE"));
     assert!(there.granted("PRLOCK.CLAIM another PX 60000").fence > fence);
+}
+
+/// A payload is held against the clock as it is now, and not as it was when a payload came before: it may have been set back.
+#[test]
+fn a_clock_set_back_makes_a_payload_implausible_again() {
+    if server_kind().is_valkey() {
+        // It binds a module's calls to the C library past what is preloaded: only the server's own clock would jump.
+        return;
+    }
+    let server = server();
+    let mut conn = server.conn();
+    jump(&server, &mut conn, 2 * 86_400);
+    conn.granted("PRLOCK.CLAIM k PX 60000 TOKEN t");
+    let payload = crate::support::bytes(&conn.ok(("DUMP", "k")));
+    for days in [2, 0, 2] {
+        jump(&server, &mut conn, days * 86_400);
+        match conn.call(("RESTORE", "copy", 60_000, &payload[..], "REPLACE")) {
+            Ok(_) => assert_eq!(days, 2),
+            Err(error) => assert!(days == 0 && error.starts_with("ERR Bad data format"), "{days}: {error}"),
+        }
+    }
 }

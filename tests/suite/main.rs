@@ -12,6 +12,7 @@ mod effects;
 mod errors;
 mod eviction;
 mod first_listener;
+mod forms;
 mod fuzz_args;
 mod golden;
 mod harness;

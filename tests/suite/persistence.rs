@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use crate::support::{Builder, Conn, Dumper, PATIENCE, Server, Stored, Value, bytes, cmd, int, items, map, wait_until};
+use crate::support::{
+    Builder, Conn, Dumper, LAST_ENCODING, PATIENCE, Server, Stored, Value, bytes, cmd, int, items, map, wait_until,
+};
 
 /// The token of each lock, by database and key.
 type Tokens = BTreeMap<(i64, Vec<u8>), Vec<u8>>;
@@ -336,8 +338,7 @@ fn a_fence_ahead_of_the_clock_is_taken_in_wherever_it_comes_from() {
         let mut conn = server.conn();
         let dumper = Dumper::new(&mut conn);
         let ahead = conn.time_ms() as u64 * 1_000 + HALF_A_DAY_US;
-        let payload = dumper.sealed(&dumper.object(0, &Stored::new(ahead).bytes()));
-        conn.ok(("RESTORE", "ahead", 600_000, payload));
+        conn.ok(("RESTORE", "ahead", 600_000, dumper.payload(LAST_ENCODING, &Stored::new(ahead))));
         rewrite_aof(&server);
         let replica = server.replica();
         assert_eq!(replica.conn().gauge("last_fence") as u64, ahead, "a full synchronisation");

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use crate::support::{PATIENCE, Server, wait_until};
 
-const MARK: &[u8; 40] = b"0123456789012345678901234567890123456789";
+/// What ends a data set that is sent without its length.
+pub const MARK: &[u8; 40] = b"0123456789012345678901234567890123456789";
 
 /// Plays a primary on this connection up to the start of the data set.
-fn shake_hands(stream: &mut TcpStream) {
+pub fn shake_hands(stream: &mut TcpStream) {
     let mut seen = Vec::new();
     let mut answered = 0;
     loop {

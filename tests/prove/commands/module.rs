@@ -4,6 +4,7 @@ use rand::RngExt as _;
 use rand::rngs::StdRng;
 
 use super::words::{Call, Seen, blob, key, number, pick, small, token, with};
+use crate::support::{ENCODINGS, Stored};
 
 const COMMANDS: &[&str] =
     &["PRLOCK.CLAIM", "PRLOCK.RENEW", "PRLOCK.RELEASE", "PRLOCK.INFO", "PRLOCK.LIST", "PRLOCK.REVOKE", "PRLOCK.APPLY"];
@@ -129,7 +130,7 @@ pub fn in_a_script(rng: &mut StdRng, seen: &Seen) -> Call {
 
 /// A lock's payload, as it was written or changed a little, with the right checksum: so it reaches the decoder.
 pub fn restore(rng: &mut StdRng, seen: &Seen) -> Call {
-    let mut stored = crate::support::Stored::new(seen.fence().max(1));
+    let mut stored = Stored::new(seen.fence().max(1));
     stored.token = token(rng);
     stored.holder = blob(rng);
     stored.linger_ms = rng.random_range(-1..50);
@@ -137,11 +138,13 @@ pub fn restore(rng: &mut StdRng, seen: &Seen) -> Call {
     if rng.random_ratio(1, 8) {
         stored.fence = rng.random();
     }
-    let mut value = stored.bytes();
+    let encoding = ENCODINGS[rng.random_range(0..ENCODINGS.len())];
+    let mut value = stored.form(encoding);
     if rng.random_ratio(1, 2) {
         change(rng, &mut value);
     }
-    let mut object = seen.dumper.object(if rng.random_ratio(1, 20) { 1 } else { 0 }, &value);
+    let mut object =
+        seen.dumper.object(if rng.random_ratio(1, 20) { rng.random_range(0..4) } else { encoding }, &value);
     if rng.random_ratio(1, 4) {
         // The first byte says which type the rest is: other types' decoders are the server's own matter.
         let first = object.remove(0);

@@ -12,6 +12,13 @@ const MODULE: u8 = 7;
 const STRING: u8 = 5;
 /// The module has written no more.
 const END: u8 = 0;
+/// The bits of the type's id that are its encoding version.
+const ENCODING_BITS: u64 = 0x3ff;
+
+/// The encoding versions that the module reads, one for each form.
+pub const ENCODINGS: [u64; 2] = [0, 1];
+/// The one that it writes.
+pub const LAST_ENCODING: u64 = 1;
 
 /// The checksum at the end of payloads and RDB files.
 pub fn crc64(bytes: &[u8]) -> u64 {
@@ -37,13 +44,24 @@ impl Dumper {
         let version = &dump[dump.len() - FOOTER_BYTES..][..2];
         assert_eq!(dump[..2], [MODULE, 0x81], "a module's object, its id as 8 bytes");
         let module_id = u64::from_be_bytes(dump[2..10].try_into().expect("8 bytes"));
+        assert_eq!(module_id & ENCODING_BITS, LAST_ENCODING);
         Self { rdb_version: version.try_into().expect("2 bytes"), module_id }
+    }
+
+    /// The type's name and an encoding version, as payloads and RDB files have them in front of each lock.
+    pub fn id(&self, encoding: u64) -> [u8; 8] {
+        (self.module_id & !ENCODING_BITS | encoding).to_be_bytes()
+    }
+
+    /// What RESTORE takes: the lock in the form of this encoding version.
+    pub fn payload(&self, encoding: u64, stored: &Stored) -> Vec<u8> {
+        self.sealed(&self.object(encoding, &stored.form(encoding)))
     }
 
     /// The object whose value is `value`, in the form of encoding version `encoding`, without a footer.
     pub fn object(&self, encoding: u64, value: &[u8]) -> Vec<u8> {
         let mut object = vec![MODULE, 0x81];
-        object.extend((self.module_id & !0x3ff | encoding).to_be_bytes());
+        object.extend(self.id(encoding));
         object.push(STRING);
         // Two bits and 14 bits of length: a string as it is, whatever the server would compress.
         let length = u16::try_from(value.len()).expect("a short value");
@@ -69,7 +87,7 @@ impl Dumper {
     }
 }
 
-/// A lock's value in the form that the module stores.
+/// A lock's value in the forms that the module stores, written without the module's own code.
 #[derive(Clone, Debug)]
 pub struct Stored {
     pub version: u8,
@@ -101,6 +119,16 @@ impl Stored {
         }
     }
 
+    /// The form of one of [`ENCODINGS`].
+    pub fn form(&self, encoding: u64) -> Vec<u8> {
+        match encoding {
+            0 => self.bytes(),
+            1 => self.dense(),
+            _ => panic!("no form of encoding version {encoding}"),
+        }
+    }
+
+    /// The first form, which PRLOCK.APPLY carries too.
     pub fn bytes(&self) -> Vec<u8> {
         let mut out = vec![self.version, self.change];
         out.extend(self.fence.to_le_bytes());
@@ -113,6 +141,43 @@ impl Stored {
         out.extend((self.holder.len() as u16).to_le_bytes());
         out.extend(&self.token);
         out.extend(&self.holder);
+        out
+    }
+
+    /// The second form, of which `src/locks/stored.rs` tells; it has no version, change and deadline.
+    fn dense(&self) -> Vec<u8> {
+        let digits: Vec<u8> = self.token.iter().filter_map(|byte| hex_value(*byte)).collect();
+        let is_hex = !digits.is_empty() && digits.len() == self.token.len() && digits.len().is_multiple_of(2);
+        let token =
+            if is_hex { digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect() } else { self.token.clone() };
+        let claimed_after_ms = self.claimed_at_ms.wrapping_sub((self.fence / 1_000) as i64);
+        let renewed_after_ms = self.renewed_at_ms.wrapping_sub(self.claimed_at_ms);
+        let (is_dated, is_renewed) = (claimed_after_ms != 0, renewed_after_ms != 0 || self.renewals != 0);
+        let lingers = self.linger_ms != -1;
+        let flags = [(60, is_renewed), (61, is_dated), (62, lingers), (63, is_hex)];
+        let head = flags.iter().fold(self.fence, |head, (bit, is_set)| head | u64::from(*is_set) << bit);
+        let mut out = head.to_le_bytes().to_vec();
+        for part in [&token, &self.holder] {
+            if part.len() >= 0x80 {
+                out.push((part.len() >> 8) as u8 | 0x80);
+            }
+            out.push(part.len() as u8);
+            out.extend(part);
+        }
+        let difference = |ms: i64| if ms < 0 { !(ms as u64) << 1 | 1 } else { (ms as u64) << 1 };
+        let numbers = [
+            (is_dated, difference(claimed_after_ms)),
+            (is_renewed, difference(renewed_after_ms)),
+            (is_renewed, self.renewals.into()),
+            (lingers, self.linger_ms as u64),
+        ];
+        for (_, mut number) in numbers.into_iter().filter(|(is_there, _)| *is_there) {
+            while number >= 0x80 {
+                out.push(number as u8 | 0x80);
+                number >>= 7;
+            }
+            out.push(number as u8);
+        }
         out
     }
 
@@ -135,5 +200,14 @@ impl Stored {
             token: bytes[50..token_end].to_vec(),
             holder: bytes[token_end..].to_vec(),
         }
+    }
+}
+
+/// The value of a lowercase hex digit.
+fn hex_value(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
     }
 }

@@ -35,7 +35,7 @@ pub use census::{LOCK_TYPE, lock_info};
 pub use cluster::{Cluster, slot_owner};
 pub use compile::{compile_c, compile_c_program};
 pub use conn::Conn;
-pub use dump::{Dumper, Stored, crc64};
+pub use dump::{Dumper, ENCODINGS, LAST_ENCODING, Stored, crc64};
 pub use info::{find as find_info, info_number_on};
 pub use kind::{ServerKind, server_kind};
 pub use locks::{Grant, Witness, cmd, event_line, grant, pipeline};
