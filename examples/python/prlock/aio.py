@@ -194,11 +194,10 @@ class _Manager:
                 self._locks.held._add(self._held)
             return self._held
         except BaseException as error:
-            try:
-                await self._undo(wire, error)
-            finally:
-                if self._locks is not None:
-                    self._locks._ends(self)
+            undoing = asyncio.get_running_loop().create_task(self._undo(wire, error))
+            _keep(undoing)
+            # Once begun it goes on, also when the claim is cancelled a second time meanwhile.
+            await asyncio.shield(undoing)
             raise
 
     async def __aexit__(self, kind, error, trace):
@@ -299,17 +298,22 @@ class _Manager:
 
     async def _undo(self, wire, error):
         """A claim was given up: frees what it may have got unheard."""
+        release = self._terms.release()
         try:
-            if wire.owes or not isinstance(error, LockError):
-                # In a hurry (shutdown, cancelled). The server drops a waiter whose connection closes; a claim that it
-                # hasn't read yet, or has just granted, is undone by what follows it on the same connection.
-                await wire.tell(self._terms.release())
-            elif wire.told and not isinstance(error, LockBusy):
-                await wire.call(self._terms.release(), min(self._terms.reply, 1.0))
+            # In a hurry (shutdown, cancelled). The server drops a waiter whose connection closes; a claim that it hasn't
+            # read yet, or has just granted, is undone by what follows it on the same connection.
+            is_hurried = wire.owes or not isinstance(error, LockError)
+            if is_hurried and await wire.tell(release, min(self._terms.reply, 1.0)):
+                return
+            # Also where the connection broke before: the server may have granted what it broke with.
+            if wire.told and not isinstance(error, LockBusy):
+                await wire.call(release, min(self._terms.reply, 1.0))
         except LockError:
             pass
         finally:
             await wire.close()
+            if self._locks is not None:
+                self._locks._ends(self)
 
 
 class _Wire:
@@ -326,6 +330,8 @@ class _Wire:
         self.owes = False
         #: Until the lock is held.
         self.claiming = True
+        # Whether the last call was a claim that may wait, whose reply takes its time.
+        self._waits = False
 
     async def call(self, command, timeout_s, ended=None):
         """`ended` is an event that ends the wait for the reply."""
@@ -352,17 +358,27 @@ class _Wire:
     async def _exchange(self, command):
         await self._connect()
         self.told = True
+        self._waits = "BLOCK" in command
         await self._connection.send_command(*command)
         return await self._connection.read_response(timeout=None, disconnect_on_error=False)
 
-    async def tell(self, command):
-        """Sends without waiting for a reply, if a connection is there."""
-        if self._connection is not None and self._connection.is_connected:
-            try:
-                async with asyncio.timeout(1):
-                    await self._connection.send_command(*command)
-            except (redis.RedisError, OSError):
-                pass
+    async def tell(self, command, timeout_s):
+        """Sends, if a connection is there, behind a call that may have been given up on it, and hears the replies, if that
+        call doesn't wait; says whether the connection stood."""
+        if self._connection is None or not self._connection.is_connected:
+            return False
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._connection.send_command(*command)
+                for _ in range(0 if self._waits else 1 + self.owes):
+                    with contextlib.suppress(redis.ResponseError):
+                        await self._connection.read_response(timeout=None, disconnect_on_error=False)
+            return True
+        except TimeoutError:
+            return True
+        except (redis.RedisError, OSError):
+            await self.close()
+            return False
 
     async def close(self):
         connection, self._connection = self._connection, None

@@ -1,5 +1,6 @@
 """Locks for threads, with `redis.Redis`."""
 
+import contextlib
 import logging
 import math
 import threading
@@ -291,13 +292,16 @@ class _Manager:
 
     def _undo(self, wire, error):
         """A claim was given up: frees what it may have got unheard."""
+        release = self._terms.release()
         try:
-            if wire.owes or not isinstance(error, LockError):
-                # In a hurry (shutdown, Ctrl-C). The server drops a waiter whose connection closes; a claim that it hasn't
-                # read yet, or has just granted, is undone by what follows it on the same connection.
-                wire.tell(self._terms.release())
-            elif wire.told and not isinstance(error, LockBusy):
-                wire.call(self._terms.release(), min(self._terms.reply, 1.0))
+            # In a hurry (shutdown, Ctrl-C). The server drops a waiter whose connection closes; a claim that it hasn't read
+            # yet, or has just granted, is undone by what follows it on the same connection.
+            is_hurried = wire.owes or not isinstance(error, LockError)
+            if is_hurried and wire.tell(release, min(self._terms.reply, 1.0)):
+                return
+            # Also where the connection broke before: the server may have granted what it broke with.
+            if wire.told and not isinstance(error, LockBusy):
+                wire.call(release, min(self._terms.reply, 1.0))
         except LockError:
             pass
         finally:
@@ -316,12 +320,15 @@ class _Wire:
         self.told = False
         #: Whether a call was given up whose connection stays, for `tell`.
         self.owes = False
+        # Whether the last call was a claim that may wait, whose reply takes its time.
+        self._waits = False
 
     def call(self, command, timeout_s, ended=None):
         """`ended` is an event that ends the wait for the reply."""
         try:
             connection = self._connect(timeout_s)
             self.told = True
+            self._waits = "BLOCK" in command
             connection.send_command(*command)
             if not self._answered(connection, timeout_s, ended):
                 raise redis.TimeoutError(f"no reply within {timeout_s:.3g} s")
@@ -347,13 +354,23 @@ class _Wire:
             if rest == 0:
                 return False
 
-    def tell(self, command):
-        """Sends without waiting for a reply, if a connection is there."""
-        if self._connection is not None:
-            try:
-                self._connection.send_command(*command)
-            except (redis.RedisError, OSError):
-                pass
+    def tell(self, command, timeout_s):
+        """Sends, if a connection is there, behind a call that may have been given up on it, and hears the replies, if that
+        call doesn't wait; says whether the connection stood."""
+        if self._connection is None:
+            return False
+        until = now() + timeout_s
+        try:
+            self._connection.send_command(*command)
+            for _ in range(0 if self._waits else 1 + self.owes):
+                if not self._connection.can_read(timeout=max(0, until - now())):
+                    break
+                with contextlib.suppress(redis.ResponseError):
+                    self._connection.read_response(disconnect_on_error=False)
+            return True
+        except (redis.RedisError, OSError):
+            self.close()
+            return False
 
     def close(self):
         connection, self._connection = self._connection, None

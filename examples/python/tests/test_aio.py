@@ -1,13 +1,16 @@
 """What only asyncio has: work and waits that are cancelled."""
 
 import asyncio
+import os
 import random
+import signal
 import time
 import unittest
+from unittest import mock
 
 import redis.asyncio
 
-from prlock import LockBusy, LockLost
+from prlock import LockBusy, LockLost, aio
 from prlock.aio import lock
 
 from .support.proxy import Proxy
@@ -150,6 +153,119 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
             await asyncio.wait([task])
             self.assertTrue(task.cancelled() or task.exception() is None or isinstance(task.exception(), LockBusy))
             await self.until("nothing is left", lambda: self.keys() == 0 and self.waiters() == 0)
+
+    async def cancelled(self, *, reached, go_on=lambda: None, times=1, work=None, **options):
+        """Takes the lock and is cancelled, so often, once it has come so far; `go_on` comes right behind. Nothing is left:
+        no lock, no waiter, nobody who renews, no connection, no task."""
+        clients = self.clients()
+
+        async def run():
+            async with self.lock(**options):
+                if work is None:
+                    self.fail("the work ran")
+                await work()
+
+        task = asyncio.create_task(run())
+        await self.until("it has come so far", reached)
+        for _ in range(times):
+            task.cancel()
+            await asyncio.sleep(0)
+        go_on()
+        with self.assertRaises(asyncio.CancelledError):
+            await task
+        await self.until("nothing is left", lambda: self.keys() == 0 and self.waiters() == 0)
+        await self.until("no connection", lambda: self.clients() == clients)
+        await self.until("no task", lambda: asyncio.all_tasks() == {asyncio.current_task()})
+
+    def clients(self):
+        return int(self.server.info("clients", "connected_clients"))
+
+    def struck(self):
+        return bool(self.proxy.struck)
+
+    async def test_cancelled_while_it_connects(self):
+        for times in (1, 2):
+            os.kill(self.server.process.pid, signal.SIGSTOP)
+            self.addCleanup(os.kill, self.server.process.pid, signal.SIGCONT)
+            connecting = mock.patch.object(aio._Wire, "_connect", autospec=True, side_effect=aio._Wire._connect)
+            with connecting as connect:
+                task = asyncio.create_task(self.lock().__aenter__())
+                await self.until("it connects", lambda: connect.called)
+                for _ in range(times):
+                    task.cancel()
+                    await asyncio.sleep(0)
+                os.kill(self.server.process.pid, signal.SIGCONT)
+                with self.assertRaises(asyncio.CancelledError):
+                    await task
+            self.assertEqual(self.keys(), 0)
+            self.assertEqual(asyncio.all_tasks(), {asyncio.current_task()})
+
+    async def test_cancelled_while_a_claims_reply_is_on_its_way(self):
+        for times in (1, 2):
+            for options in ({}, {"wait_ms": 20_000}, {"linger_ms": 60_000}):
+                self.proxy.next("PRLOCK.CLAIM", "unheard")
+                await self.cancelled(reached=lambda: self.keys() == 1, times=times, **options)
+
+    async def test_cancelled_before_a_claim_is_sent_again(self):
+        for times in (1, 2):
+            self.proxy.next("PRLOCK.CLAIM", "unanswered")
+            with mock.patch("prlock.aio.pause_s", return_value=30) as pause:
+                await self.cancelled(reached=lambda: pause.called, times=times, retry_ms=60_000)
+
+    async def test_cancelled_while_it_connects_again(self):
+        pid = self.server.process.pid
+        self.addCleanup(os.kill, pid, signal.SIGCONT)
+
+        def pause(attempt):
+            os.kill(pid, signal.SIGSTOP)
+            return 0
+
+        for times in (1, 2):
+            self.proxy.next("PRLOCK.CLAIM", "unanswered")
+            before = self.proxy.accepted
+            with mock.patch("prlock.aio.pause_s", pause):
+                await self.cancelled(
+                    reached=lambda before=before: self.proxy.accepted == before + 2,
+                    go_on=lambda: os.kill(pid, signal.SIGCONT),
+                    times=times,
+                )
+
+    async def test_cancelled_during_the_renewal_after_a_long_wait(self):
+        for times in (1, 2):
+            self.rival()
+            self.proxy.struck.clear()
+            # More than a sixth of the lifetime, which is long, so that it is not the deadline that frees.
+            began = time.monotonic()
+            self.proxy.next("PRLOCK.RENEW", "unheard")
+
+            def release(began=began):
+                if self.waiters() == 1 and time.monotonic() - began > 1.2:
+                    self.server.raw("PRLOCK.RELEASE", "k", "rival")
+                return self.struck()
+
+            await self.cancelled(reached=release, times=times, ttl_ms=6000, wait_ms=20_000)
+            # Nobody renews it on.
+            self.rival()
+            renewals = self.server.info("prlock", "prlock_renewals")
+            await asyncio.sleep(0.1)
+            self.assertEqual(self.server.info("prlock", "prlock_renewals"), renewals)
+            self.server.raw("PRLOCK.RELEASE", "k", "rival")
+
+    async def test_cancelled_during_a_renewal(self):
+        for times in (1, 2):
+            for fate in ("unheard", "silence", "lost"):
+                self.proxy.struck.clear()
+                self.proxy.next("PRLOCK.RENEW", fate)
+                await self.cancelled(
+                    reached=self.struck, times=times, ttl_ms=1500, reply_ms=300, work=lambda: asyncio.sleep(20)
+                )
+
+    async def test_cancelled_during_the_release(self):
+        for times in (1, 2):
+            for fate in ("unheard", "silence", "lost", "unanswered"):
+                self.proxy.struck.clear()
+                self.proxy.next("PRLOCK.RELEASE", fate)
+                await self.cancelled(reached=self.struck, times=times, reply_ms=300, work=lambda: asyncio.sleep(0))
 
     async def test_many_at_once(self):
         order = []

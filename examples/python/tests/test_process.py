@@ -7,6 +7,7 @@ import sys
 import time
 import unittest
 
+from .support.proxy import Proxy
 from .support.server import EXAMPLE, Server, until
 
 WORKER = """
@@ -24,6 +25,21 @@ with prlock.lock(client, "k", int(sys.argv[2]), wait_ms=20_000, linger_ms=0 if "
 """
 
 
+CLAIMER = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+import redis, prlock
+
+def pause(attempt):
+    print("before the next attempt", flush=True)
+    return 30
+
+prlock.sync.pause_s = pause
+with prlock.lock(redis.Redis(port=int(sys.argv[1])), "k", 60_000, retry_ms=60_000):
+    pass
+"""
+
+
 class ProcessTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -37,7 +53,10 @@ class ProcessTest(unittest.TestCase):
         return self.server.number("DBSIZE")
 
     def worker(self, ttl_ms, *words):
-        command = [sys.executable, "-c", WORKER, str(self.server.port), str(ttl_ms), *words]
+        return self.run_script(WORKER, self.server.port, ttl_ms, *words)
+
+    def run_script(self, script, *words):
+        command = [sys.executable, "-c", script, *map(str, words)]
         pipe = subprocess.PIPE
         worker = subprocess.Popen(command, cwd=EXAMPLE, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
         self.addCleanup(worker.communicate)
@@ -58,6 +77,17 @@ class ProcessTest(unittest.TestCase):
         worker.send_signal(signal.SIGINT)
         self.assertNotEqual(worker.wait(10), 0)
         self.server.raw("PRLOCK.RELEASE", "k", "rival")
+        self.assertEqual(self.keys(), 0)
+
+    def test_interrupted_before_a_claim_is_sent_again(self):
+        proxy = Proxy(self.server.port)
+        self.addCleanup(proxy.stop)
+        proxy.next("PRLOCK.CLAIM", "unanswered")
+        claimer = self.run_script(CLAIMER, proxy.port)
+        self.assertEqual(claimer.stdout.readline(), "before the next attempt\n")
+        self.assertEqual(self.keys(), 1)
+        claimer.send_signal(signal.SIGINT)
+        self.assertNotEqual(claimer.wait(10), 0)
         self.assertEqual(self.keys(), 0)
 
     def test_killed_with_linger(self):

@@ -12,6 +12,7 @@ class Proxy:
     "lost"         the connection breaks before the server sees it
     "unanswered"   the server carries it out; the connection breaks before the reply
     "silence"      nothing is heard any more on this connection, and nothing closes
+    "unheard"      the server carries it out, and what follows it, but no reply comes back; and nothing closes
     bytes          the server never sees it; the client gets these
     """
 
@@ -23,6 +24,8 @@ class Proxy:
         self._down = False
         #: What met its fate.
         self.struck = []
+        #: How many connections there were by now.
+        self.accepted = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -51,6 +54,7 @@ class Proxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
+                self.accepted += 1
                 threading.Thread(target=self._serve, args=[client], daemon=True).start()
         self._listener.close()
 
@@ -67,7 +71,7 @@ class Proxy:
             selector = stack.enter_context(selectors.DefaultSelector())
             for each in (client, server):
                 selector.register(each, selectors.EVENT_READ)
-            silent = unanswered = False
+            silent = unanswered = unheard = False
             while True:
                 for key, _ in selector.select():
                     data = key.fileobj.recv(65536)
@@ -76,7 +80,8 @@ class Proxy:
                     if silent:
                         continue
                     if key.fileobj is server:
-                        client.sendall(data)
+                        if not unheard:
+                            client.sendall(data)
                         continue
                     fate = self._fate(data)
                     if fate == "lost":
@@ -87,6 +92,7 @@ class Proxy:
                         client.sendall(fate)
                     else:
                         unanswered = fate == "unanswered"
+                        unheard = unheard or fate == "unheard"
                         server.sendall(data)
 
     def _forget(self, *sockets):
