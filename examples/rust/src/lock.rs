@@ -199,15 +199,23 @@ impl Drop for Claim {
         if self.over {
             return;
         }
-        if let (Some(mut connection), Ok(runtime)) =
-            (self.wire.take().and_then(|mut wire| wire.hand_over()), Handle::try_current())
-        {
-            let release = self.commands.release(None);
-            runtime.spawn(async move {
-                // A claim that waits keeps this from being answered; then closing it is the answer.
-                let _ = timeout(Duration::from_millis(50), release.query_async::<Value>(&mut connection)).await;
-            });
+        let (Some(mut wire), Ok(runtime)) = (self.wire.take(), Handle::try_current()) else { return };
+        if !wire.told {
+            return;
         }
+        let release = self.commands.release(None);
+        let limit = self.commands.options.reply.min(Duration::from_secs(1));
+        runtime.spawn(async move {
+            if let Some(mut connection) = wire.hand_over() {
+                let told = release.query_async::<Value>(&mut connection);
+                // A claim that waits keeps this from being answered; then closing it is the answer.
+                if !matches!(timeout(Duration::from_millis(50), told).await, Ok(Err(_))) {
+                    return;
+                }
+            }
+            // The connection broke before: the server may have granted what it broke with.
+            let _ = wire.call("PRLOCK.RELEASE", &release, Some(limit)).await;
+        });
     }
 }
 

@@ -167,6 +167,57 @@ a_claim_that_is_dropped_at_any_moment_leaves_nothing(world) {
     }
 }
 
+a_claim_that_is_dropped_while_its_reply_is_on_its_way_leaves_nothing(world) {
+    for options in [minute(), minute().wait(ms(20_000)), minute().linger(ms(60_000))] {
+        world.proxy.next("PRLOCK.CLAIM", Fate::Unheard, 1);
+        world.dropped(&options, async || world.keys().await == 1).await;
+    }
+}
+
+a_claim_that_is_dropped_before_it_is_sent_again_leaves_nothing(world) {
+    world.proxy.next("PRLOCK.CLAIM", Fate::Unanswered, 1000);
+    // By now the pauses are far longer than the attempts between them.
+    world.dropped(&minute().retry(ms(60_000)), async || {
+        let paused = world.proxy.struck() >= 7 && world.keys().await == 1;
+        if paused {
+            sleep(ms(50)).await;
+            world.proxy.behave();
+        }
+        paused
+    })
+    .await;
+}
+
+a_claim_that_is_dropped_in_the_renewal_after_a_long_wait_leaves_nothing(world) {
+    world.rival(&[]).await;
+    world.proxy.next("PRLOCK.RENEW", Fate::Unheard, 1);
+    let began = Instant::now();
+    // A wait of more than a sixth of the lifetime, which is long, so that it is not the deadline that frees.
+    world.dropped(&Options::new(ms(6000)).wait(ms(20_000)), async || {
+        if began.elapsed() > ms(1200) && world.waiters().await == 1 {
+            world.release_rival().await;
+        }
+        world.proxy.struck() == 1
+    })
+    .await;
+}
+
+a_lock_that_is_dropped_in_a_renewal_or_in_its_release_is_freed(world) {
+    for fate in [Fate::Lost, Fate::Unanswered, Fate::Unheard, Fate::Silence] {
+        for (command, work) in [("PRLOCK.RENEW", 20_000), ("PRLOCK.RELEASE", 0)] {
+            let struck = world.proxy.struck();
+            world.proxy.next(command, fate, 1);
+            let (client, options) = (world.client.clone(), Options::new(ms(3000)).reply(ms(300)));
+            let task = tokio::spawn(async move { with_lock(&client, "k", &options, |_| sleep(ms(work))).await });
+            until("struck", async || world.proxy.struck() > struck).await;
+            let began = Instant::now();
+            task.abort();
+            world.nothing_is_left().await;
+            assert!(began.elapsed() < ms(2000), "not by the deadline: {fate:?}, {command}");
+        }
+    }
+}
+
 a_wait_that_is_dropped_leaves_the_queue(world) {
     world.rival(&[]).await;
     let waiter = world.waiting(&minute().wait(ms(20_000))).await;

@@ -88,6 +88,24 @@ impl World {
         until("nothing is left", async || self.keys().await == 0).await;
     }
 
+    /// A claim that is dropped once it has come so far; nothing of it is left.
+    pub async fn dropped(&self, options: &Options, so_far: impl AsyncFn() -> bool) {
+        let (client, options) = (self.client.clone(), options.clone());
+        let task =
+            tokio::spawn(async move { with_lock(&client, "k", &options, |_| async { panic!("the work ran") }).await });
+        until("it has come so far", so_far).await;
+        task.abort();
+        assert!(task.await.expect_err("dropped").is_cancelled());
+        self.nothing_is_left().await;
+    }
+
+    /// No lock, no waiter, no connection, and nobody who renews.
+    pub async fn nothing_is_left(&self) {
+        until("nothing is left", async || self.keys().await == 0 && self.waiters().await == 0).await;
+        // Beside the one that asks.
+        until("no connection", async || self.server.info("clients", "connected_clients").await == "1").await;
+    }
+
     /// Work that does nothing.
     pub async fn pass(&self, options: &Options) -> Result<bool, LockError> {
         with_lock(&self.client, "k", options, |lock: Lock| async move { lock.held() }).await

@@ -15,6 +15,8 @@ pub enum Fate {
     Unanswered,
     /// Nothing is heard any more on this connection, and nothing closes.
     Silence,
+    /// The server carries it out, and what follows it, but no reply comes back; and nothing closes.
+    Unheard,
     /// The server never sees it; the client gets this reply.
     Answer(&'static str),
 }
@@ -96,13 +98,13 @@ impl Shared {
         }
         let mut server = TcpStream::connect(("127.0.0.1", target)).await.ok()?;
         let (mut asked, mut replied) = (vec![0; 65536], vec![0; 65536]);
-        let (mut silent, mut unanswered) = (false, false);
+        let (mut silent, mut unanswered, mut unheard) = (false, false, false);
         loop {
             tokio::select! {
                 _ = down.changed() => return None,
                 read = server.read(&mut replied) => {
                     let read = read.ok().filter(|&read| read > 0 && !unanswered)?;
-                    if !silent {
+                    if !silent && !unheard {
                         client.write_all(&replied[..read]).await.ok()?;
                     }
                 }
@@ -117,6 +119,7 @@ impl Shared {
                         Some(Fate::Answer(reply)) => client.write_all(reply.as_bytes()).await.ok()?,
                         fate => {
                             unanswered = fate == Some(Fate::Unanswered);
+                            unheard |= fate == Some(Fate::Unheard);
                             server.write_all(&asked[..read]).await.ok()?;
                         }
                     }
