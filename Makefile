@@ -32,7 +32,8 @@ help: ## Show this list
 
 run: build ## Install what is missing, build, and serve locks on port 6379 (PORT=7000 for another)
 	@mkdir -p run
-	redis-server redis.conf --port $(PORT)
+# Two servers that write to the same files would mix up their locks at the next start.
+	redis-server redis.conf --port $(PORT) $(if $(filter-out 6379,$(PORT)),--appenddirname appendonlydir-$(PORT))
 
 cluster: build ## The same as a Redis Cluster of six nodes, on ports 7001 to 7006 (PORT=8001 for others)
 	@scripts/cluster start $(if $(filter 6379,$(PORT)),7001,$(PORT))

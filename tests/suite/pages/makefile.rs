@@ -18,7 +18,8 @@ impl Makefile {
     pub fn parse(text: &str) -> Self {
         let mut recipes: BTreeMap<String, String> = BTreeMap::new();
         let mut target = None;
-        for line in text.lines() {
+        // A comment may stand within a recipe.
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
             match (line.strip_prefix('\t'), &target) {
                 (Some(step), Some(target)) => recipes.entry(String::clone(target)).or_default().push_str(step),
                 _ => target = target_of(line).map(|(target, _)| target.to_owned()),
