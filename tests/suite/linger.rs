@@ -2,7 +2,9 @@
 
 use std::process::{Command, Stdio};
 
-use crate::support::{Conn, PATIENCE, Raw, Server, Value, Waiter, cmd, grant, int, wait_for_offset_equal, wait_until};
+use crate::support::{
+    Conn, Dumper, PATIENCE, Raw, Server, Stored, Value, Waiter, cmd, grant, int, wait_for_offset_equal, wait_until,
+};
 
 /// Waits until the connection is gone and the server has had two more turns to see to its locks.
 fn wait_gone(server: &Server, id: i64) {
@@ -289,6 +291,44 @@ fn a_restored_twin_takes_no_binding() {
         assert_eq!(conn.int("EXISTS twin"), left, "{line}");
         conn.ok(("FLUSHALL",));
     }
+}
+
+/// A lock that has been renewed as often as its place in memory can count becomes another one there with its next renewal:
+/// the same lock to everybody, bound as the renewal says.
+#[test]
+fn a_renewal_beyond_what_can_be_counted_moves_the_binding() {
+    const COUNTED_MAX: u32 = (1 << 22) - 1;
+    let server = Server::start();
+    let mut conn = server.conn();
+    let dumper = Dumper::new(&mut conn);
+    let now_ms = conn.time_ms();
+    let stored = Stored {
+        claimed_at_ms: now_ms,
+        renewed_at_ms: now_ms,
+        renewals: COUNTED_MAX - 1,
+        linger_ms: 0,
+        ..Stored::new(now_ms as u64 * 1_000)
+    };
+    conn.ok(("RESTORE", "k", 600_000, dumper.sealed(&dumper.object(0, &stored.bytes()))));
+    let renew = "PRLOCK.RENEW k token PX 600000";
+    let mut first = server.raw();
+    let id = first.id();
+    assert_eq!(first.call(cmd(renew)), Ok(Value::Int(1)));
+    assert_eq!(conn.lock_number("k", "renewals"), i64::from(COUNTED_MAX));
+    assert_eq!(server.stat("linger_bound"), 1);
+    // By a script, which binds it to nobody.
+    let script = "return redis.call('PRLOCK.RENEW', 'k', 'token', 'PX', 600000)";
+    assert_eq!(int(&conn.ok(("EVAL", script, 0))), 1);
+    assert_eq!(conn.listed(), ["k"]);
+    assert_eq!((server.stat("held"), server.stat("linger_bound")), (1, 0));
+    close(&server, (first, id));
+    assert_uncut(&mut conn, "k");
+    assert_eq!(conn.lock_number("k", "renewals"), i64::from(COUNTED_MAX) + 1);
+    let mut second = server.raw();
+    let id = second.id();
+    assert_eq!(second.call(cmd(renew)), Ok(Value::Int(1)));
+    close(&server, (second, id));
+    assert_eq!(conn.int("EXISTS k"), 0);
 }
 
 /// A lock that is gone, or another's, is left alone when the connection closes.
