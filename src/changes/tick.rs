@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::{free, wake};
+use crate::locks::lock::Lock;
 use crate::locks::state::{Job, Unheard};
 use crate::server::clock;
 use crate::server::ctx::Ctx;
@@ -15,6 +16,8 @@ use crate::server::{events, passing, timer};
 const STEPS_MAX: usize = 1_000;
 /// How soon to ask again whether writes are allowed, in ms.
 const PAUSED_MS: i64 = 5;
+/// How soon to look again whether this node serves the keys of what is due, in ms: it takes a failover, or somebody's help.
+const UNSERVED_MS: i64 = 100;
 /// Keys looked at per tick without a sign that they changed.
 const PATROL_KEYS: usize = 64;
 
@@ -35,8 +38,9 @@ pub fn tick(ctx: Ctx<'_>) {
         return;
     }
     let does_due = may_write && (!is_due || ctx.takes_writes());
+    let mut keeps_jobs = false;
     if does_due {
-        do_jobs(ctx);
+        keeps_jobs = do_jobs(ctx);
         serve_dirty(ctx);
     }
     if may_write {
@@ -61,7 +65,7 @@ pub fn tick(ctx: Ctx<'_>) {
         !state.jobs.is_empty()
     });
     if has_jobs {
-        timer::arm(0);
+        timer::arm(if keeps_jobs { UNSERVED_MS } else { 0 });
     }
 }
 
@@ -76,59 +80,78 @@ pub fn after_command(ctx: Ctx<'_>) {
     }
 }
 
-fn do_jobs(ctx: Ctx<'_>) {
+/// Returns whether there are some that can't be done now.
+fn do_jobs(ctx: Ctx<'_>) -> bool {
+    let mut kept = Vec::new();
     for _ in 0..STEPS_MAX {
-        match state(|state| state.jobs.pop_front()) {
-            None => return,
-            Some(Job::TakeBack { fence }) => take_back(ctx, fence),
-            Some(Job::Linger { fence, client_id, closed_at_ms }) => linger(ctx, fence, client_id, closed_at_ms),
+        let Some(job) = state(|state| state.jobs.pop_front()) else { break };
+        let is_done = match job {
+            Job::TakeBack { fence } => take_back(ctx, fence),
+            Job::Linger { fence, client_id, closed_at_ms } => linger(ctx, fence, client_id, closed_at_ms),
+        };
+        if !is_done {
+            kept.push(job);
         }
     }
+    let keeps = !kept.is_empty();
+    state(|state| state.jobs.extend(kept));
+    keeps
 }
 
-/// Frees a lock whose grant nobody has heard of.
-fn take_back(ctx: Ctx<'_>, fence: u64) {
+/// Frees a lock whose grant nobody has heard of. False if that must wait.
+fn take_back(ctx: Ctx<'_>, fence: u64) -> bool {
     if let Some(lock) = state(|state| state.unheard.get(&fence).map(|unheard| unheard.lock.clone())) {
         super::find::settle_if_lost(ctx, &lock);
     }
     // Found under another name, it is noted under that.
-    let Some(Unheard { db, lock, renewals }) = state(|state| state.unheard.remove(&fence)) else { return };
-    with_key(ctx, db, lock.key(), |ctx, key| {
+    let Some(Unheard { db, lock, renewals }) = state(|state| state.unheard.remove(&fence)) else { return true };
+    let is_done = with_key(ctx, db, &lock, |ctx, key| {
         // Claimed again meanwhile, it is another lock in memory; renewed, somebody knows of it.
         if key.lock().is_some_and(|found| found.is(&lock) && found.renewals() == renewals) {
             free::lock(ctx, key, free::Cause::TakeBack);
         }
     });
+    if !is_done {
+        state(|state| state.unheard.insert(fence, Unheard { db, lock, renewals }));
+    }
+    is_done
 }
 
-/// Sees to a lock whose connection is closed.
-fn linger(ctx: Ctx<'_>, fence: u64, client_id: u64, closed_at_ms: i64) {
+/// Sees to a lock whose connection is closed. False if that must wait.
+fn linger(ctx: Ctx<'_>, fence: u64, client_id: u64, closed_at_ms: i64) -> bool {
     // Renewed or claimed by another connection meanwhile, it lives on with that one.
     let bound =
         || state(|state| state.bindings.get(fence, client_id).map(|binding| (binding.db, binding.lock.clone())));
-    let Some((_, lock)) = bound() else { return };
+    let Some((_, lock)) = bound() else { return true };
     super::find::settle_if_lost(ctx, &lock);
     // Found under another name, it is bound under that.
-    let Some((db, lock)) = bound() else { return };
-    state(|state| state.bindings.unbind(fence));
-    with_key(ctx, db, lock.key(), |ctx, key| {
+    let Some((db, lock)) = bound() else { return true };
+    let is_done = with_key(ctx, db, &lock, |ctx, key| {
         let linger_ms = key.lock().filter(|found| found.fence() == fence).and_then(|found| found.linger_ms());
         if let Some(linger_ms) = linger_ms {
             free::linger(ctx, key, closed_at_ms.saturating_add(linger_ms));
         }
     });
+    if is_done {
+        state(|state| state.bindings.unbind(fence));
+    }
+    is_done
 }
 
-/// Runs `f` on a key of a database, if this server serves it.
-fn with_key<'c>(ctx: Ctx<'c>, db: i32, key: &[u8], f: impl FnOnce(Ctx<'c>, Key<'_>)) {
+/// Runs `f` on the key of a lock of this database, if this server serves it. False if it does not, and the lock still lies
+/// here: the cluster is down, or the slot is on its way here.
+fn with_key<'c>(ctx: Ctx<'c>, db: i32, lock: &Lock, f: impl FnOnce(Ctx<'c>, Key<'_>)) -> bool {
     if !ctx.select(db) {
-        return;
+        return true;
     }
-    let name = OwnedStr::new(key);
-    if !ctx.serves(name.as_str()) {
-        return;
+    let name = OwnedStr::new(lock.key());
+    let is_served = ctx.serves(name.as_str());
+    let key = Key::look(ctx, name.as_str());
+    if is_served {
+        f(ctx, key);
+        return true;
     }
-    f(ctx, Key::look(ctx, name.as_str()));
+    !key.lock().is_some_and(|found| found.is(lock))
 }
 
 fn serve_dirty(ctx: Ctx<'_>) {

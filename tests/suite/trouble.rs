@@ -227,6 +227,38 @@ fn a_slot_that_leaves_ends_the_wait_also_where_writes_are_refused() {
     assert!(waiter.failed().starts_with("TRYAGAIN"));
 }
 
+/// A cluster that is down serves no key, and then nobody's connection ends a lock. It does when the cluster is up again.
+#[test]
+fn a_linger_waits_for_the_cluster() {
+    let server = Server::builder().config("cluster-enabled", "yes").start();
+    let mut conn = server.conn();
+    conn.ok(cmd("CLUSTER ADDSLOTSRANGE 0 16383"));
+    let state_is = |state: &str| {
+        wait_until("the cluster's state", PATIENCE, || {
+            text(&server.conn().ok(cmd("CLUSTER INFO"))).contains(&format!("cluster_state:{state}")).then_some(())
+        });
+    };
+    state_is("ok");
+    let mut holder = server.raw();
+    holder.call(cmd("PRLOCK.CLAIM k PX 600000 LINGER 0")).expect("a grant");
+    holder.call(cmd("PRLOCK.CLAIM l PX 600000 LINGER 60000")).expect("a grant");
+    let slot = conn.int("CLUSTER KEYSLOT other");
+    conn.ok(("CLUSTER", "DELSLOTS", slot));
+    state_is("fail");
+    assert!(conn.err(cmd("PRLOCK.INFO k")).starts_with("CLUSTERDOWN"));
+    holder.close();
+    // Time for many turns of the timer.
+    let until_ms = conn.time_ms() + 200;
+    conn.wait_past(until_ms);
+    assert_eq!(conn.int("DBSIZE"), 2);
+    assert_eq!(server.stat("lingered"), 0);
+    conn.ok(("CLUSTER", "ADDSLOTS", slot));
+    state_is("ok");
+    wait_until("the lock to go", PATIENCE, || (conn.int("EXISTS k") == 0).then_some(()));
+    wait_until("the other's deadline to be cut", PATIENCE, || (conn.int("PTTL l") <= 60_000).then_some(()));
+    assert_eq!(server.stat("lingered"), 2);
+}
+
 /// A server that is still loading.
 #[test]
 fn loading() {
