@@ -12,6 +12,7 @@ use crate::server::key::Key;
 use crate::server::main_thread::state;
 use crate::server::scan;
 use crate::server::string::{OwnedStr, Str};
+use crate::server::timer;
 
 /// Opens a key for a command that may change it, and makes sure that the lock which lies there, if one does, is registered
 /// there.
@@ -62,11 +63,14 @@ fn adopt_lost(ctx: Ctx<'_>, key: &mut Key<'_>, found: &Lock) {
 
 /// Finds all locks that live under a name that is not known. Costs nothing when there is none; else a look at the names
 /// that are likely (RESTORE: the same, MOVE: the same in another database), and only then a walk over the keyspace.
-pub fn settle(ctx: Ctx<'_>) {
+pub fn settle() {
     let lost = state(|state| state.registry.at_large());
     if lost.is_empty() {
         return;
     }
+    // Not the caller's: on Valkey 9 the context of a command in a transaction names the transaction's database, whichever
+    // was selected since.
+    let ctx = timer::detached();
     let home = ctx.db();
     for (db, lock) in &lost {
         look(ctx, *db, lock.key());
@@ -89,9 +93,9 @@ pub fn settle(ctx: Ctx<'_>) {
 }
 
 /// Finds all locks of unknown names if this may be one of them.
-pub fn settle_if_lost(ctx: Ctx<'_>, lock: &Lock) {
+pub fn settle_if_lost(lock: &Lock) {
     if Registry::is_at_large(lock) {
-        settle(ctx);
+        settle();
     }
 }
 

@@ -101,7 +101,7 @@ fn do_jobs(ctx: Ctx<'_>) -> bool {
 /// Frees a lock whose grant nobody has heard of. False if that must wait.
 fn take_back(ctx: Ctx<'_>, fence: u64) -> bool {
     if let Some(lock) = state(|state| state.unheard.get(&fence).map(|unheard| unheard.lock.clone())) {
-        super::find::settle_if_lost(ctx, &lock);
+        super::find::settle_if_lost(&lock);
     }
     // Found under another name, it is noted under that.
     let Some(Unheard { db, lock, renewals }) = state(|state| state.unheard.remove(&fence)) else { return true };
@@ -123,7 +123,7 @@ fn linger(ctx: Ctx<'_>, fence: u64, client_id: u64, closed_at_ms: i64) -> bool {
     let bound =
         || state(|state| state.bindings.get(fence, client_id).map(|binding| (binding.db, binding.lock.clone())));
     let Some((_, lock)) = bound() else { return true };
-    super::find::settle_if_lost(ctx, &lock);
+    super::find::settle_if_lost(&lock);
     // Found under another name, it is bound under that.
     let Some((db, lock)) = bound() else { return true };
     let is_done = with_key(ctx, db, &lock, |ctx, key| {

@@ -136,7 +136,7 @@ impl<'a> Request<'a> {
     /// Replies the locks, and returns how many.
     fn list(&self, ctx: Ctx<'_>) -> usize {
         let Some(user) = User::of(ctx) else { return 0 };
-        find::settle(ctx);
+        find::settle();
         let (db, now_ms) = (ctx.db(), clock::command().ms());
         let glob = self.pattern.map(Glob::new);
         let head = glob.map_or_else(Vec::new, |glob| glob.literal_head());

@@ -69,7 +69,7 @@ impl Command for Revoke {
 }
 
 fn revoke(ctx: Ctx<'_>, holder: &[u8], user: &User) -> i64 {
-    find::settle(ctx);
+    find::settle();
     let db = ctx.db();
     let walk = Walk { holder: Some(holder), ..Walk::default() };
     let locks = state(|state| state.registry.walk(db, &walk, usize::MAX));

@@ -176,3 +176,31 @@ fn a_look_into_another_database_leaves_every_client_in_its_own() {
         }
     }
 }
+
+/// A renamed lock is found by whoever lists first, from whichever database and in a transaction too. (There, Valkey 9 gives
+/// the transaction's database as the selected one, whichever the module has selected.)
+#[test]
+fn a_list_in_a_transaction_finds_what_was_renamed_in_another_database() {
+    let server = Server::start();
+    let mut conn = server.conn();
+    let mut other = server.conn();
+    for lines in
+        [&["PRLOCK.LIST"][..], &["PRLOCK.REVOKE nobody"], &["SELECT 2", "PRLOCK.LIST", "SELECT 1"], &["FLUSHDB"]]
+    {
+        for db in [0, 1, 2] {
+            conn.granted("PRLOCK.CLAIM a PX 600000 TOKEN t HOLDER h");
+            conn.ok(cmd("RENAME a b"));
+            other.ok(("SELECT", db));
+            other.ok(("MULTI",));
+            for line in lines {
+                other.ok(cmd(line));
+            }
+            other.ok(("EXEC",));
+            let left: &[&str] = if db == 0 && lines == ["FLUSHDB"] { &[] } else { &["b"] };
+            assert_eq!(conn.listed(), left, "{lines:?} in {db}");
+            server.assert_locks_agree();
+            assert_eq!(conn.int("PRLOCK.REVOKE h"), left.len() as i64, "{lines:?} in {db}");
+            assert_eq!(server.stat("held"), 0, "{lines:?} in {db}");
+        }
+    }
+}
