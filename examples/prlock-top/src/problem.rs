@@ -73,6 +73,9 @@ fn explain(wire: &str, user: &str) -> String {
                         +prlock.release +watch +unwatch +multi +exec, and the right to write them"
         );
     }
+    if has("syntax error") || has("wrong number of arguments") {
+        return format!("the server's PRLOCK module is older than this program: upgrade the module ({wire})");
+    }
     if has("noproto") {
         return "the server is too old: it does not know RESP3".to_owned();
     }
@@ -111,6 +114,7 @@ mod tests {
         says("NOAUTH HELLO must be called with the client already authenticated", "REDISCLI_AUTH");
         says("NOPERM this user has no permissions to run the 'prlock.list' command", "ACL SETUSER ops +prlock.list");
         says("READONLY You can't write against a read only replica.", "primary");
+        says("ERR syntax error", "upgrade the module");
         says("OOM command not allowed when used memory > 'maxmemory'.", "DEL");
         says("MOVED 3999 10.0.0.7:6381", "another node of the cluster now: 10.0.0.7:6381");
         says("LOADING Redis is loading the dataset in memory", "loading its data");

@@ -31,11 +31,12 @@ async function withJob(
   options: Partial<LockedOptions<Data>>,
   work: (job: Job<Data, string>) => Promise<string>,
   run: (state: () => Promise<Job<Data, string>>) => Promise<void>,
+  connection = redis,
 ): Promise<void> {
-  const locks = new Locks(fromIoredis(redis), { holder: "worker" });
-  const queue = new Queue<Data, string>(name, { connection: redis });
+  const locks = new Locks(fromIoredis(connection), { holder: "worker" });
+  const queue = new Queue<Data, string>(name, { connection });
   const all = { key: (data: Data) => data.key, ttlMs: 10_000, delayMs: 20, maxAgeMs: 30_000, ...options };
-  const worker = new Worker<Data, string>(name, locked(locks, all, work), { connection: redis });
+  const worker = new Worker<Data, string>(name, locked(locks, all, work), { connection });
   try {
     const job = await queue.add("job", { key: "k" }, { attempts: 2 });
     await run(async () => (await queue.getJob(job.id as string)) as Job<Data, string>);
@@ -99,4 +100,21 @@ test("the work's own failure uses up attempts as ever", async () => {
     assert.equal((await state()).data.contended, undefined);
     assert.equal(await server.number("EXISTS", "k"), 0);
   });
+});
+
+test("a job whose lock can't be had for another reason fails with what is wrong and what to do", async () => {
+  const bare = await Server.start({ module: false });
+  const client = new Redis(bare.port, "127.0.0.1", { maxRetriesPerRequest: null });
+  try {
+    await withJob("bare", {}, async () => assert.fail("ran"), async (state) => {
+      await until("failed", async () => (await (await state()).getState()) === "failed");
+      const job = await state();
+      assert.match(job.failedReason ?? "", /no PRLOCK module.*loadmodule/);
+      assert.equal(job.data.contended, undefined, "it was not contended");
+      assert.equal(job.attemptsMade, 2);
+    }, client);
+  } finally {
+    client.disconnect();
+    await bare.stop();
+  }
 });

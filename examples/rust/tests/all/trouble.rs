@@ -38,18 +38,23 @@ the_server_dies_with_the_lock_and_comes_back_without_the_module(world) {
         let mut world = World::start(world.protocol).await;
         let client = world.client.clone();
         let options = Options::new(ms(1000)).retry(ms(100));
+        let mut bare = None;
         let lost = with_lock(&client, "k", &options, |lock: Lock| {
-            let world = &mut world;
+            let (world, bare) = (&mut world, &mut bare);
             async move {
                 let port = world.server.port;
                 world.server.kill();
-                let _bare = if comes_back { Some(Server::without_module(port).await) } else { None };
+                if comes_back {
+                    *bare = Some(Server::without_module(port).await);
+                }
                 assert!(lock.held());
                 sleep(ms(20_000)).await;
             }
         });
         assert_eq!(lost.await.expect_err("lost").code, Code::Lost);
-        world.refused(&minute().retry(ms(100)), Code::Connection, "is it running").await;
+        let (code, advice) =
+            if bare.is_some() { (Code::NoModule, "loadmodule") } else { (Code::Connection, "is it running") };
+        world.refused(&minute().retry(ms(100)), code, advice).await;
     }
 }
 
