@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { cpSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { test } from "node:test";
@@ -75,12 +75,54 @@ test("the demos say what is wrong, and what to do, in one line", async () => {
   for (const demo of demos) await refused(demo, /^PRLOCK.*is it running.*\n$/);
 });
 
-test("the README's TypeScript is what the example exports", async () => {
+// What each of the README's blocks takes for granted.
+const AROUND = [
+  `const load = async (invoice: number, _: { signal: AbortSignal }) => "invoice " + invoice;
+  const store = async (invoice: string, { fence }: { fence: number }) => console.log("stored", invoice, fence > 0);`,
+  "",
+  `import { Redis } from "ioredis";
+  import { fromIoredis, LockCache } from "./index.js";
+  const [redis, token] = [new Redis(), "a-token"];`,
+];
+const BEHIND = ['console.log("ready");', "", 'console.log("done"); redis.disconnect();'];
+
+test("the README's TypeScript compiles and does what it says", async () => {
   const readme = readFileSync(join(FOLDER, "README.md"), "utf8");
-  const code = [...readme.matchAll(/^```ts\n(.*?)^```/gms)].map(([, block]) => block).join("\n");
-  const exported = await import("../src/index.js");
-  for (const [, names] of code.matchAll(/import \{ (.*?) \} from "\.\/index\.js"/g)) {
-    for (const name of (names as string).split(", ")) assert.ok(name in exported, name);
+  const blocks = [...readme.matchAll(/^```ts\n(.*?)^```/gms)].map(([, block]) => block as string);
+  assert.equal(blocks.length, AROUND.length);
+  const server = await Server.start();
+  // Here, where the client libraries are found.
+  const copy = mkdtempSync(join(FOLDER, "dist", "readme-"));
+  try {
+    for (const [i, block] of blocks.entries()) {
+      const code = [AROUND[i], block, BEHIND[i], "export {};"].join("\n");
+      const here = code.replaceAll('"./index.js"', '"../../src/index.js"');
+      writeFileSync(join(copy, `${i}.ts`), here.replaceAll("new Redis()", `new Redis(${server.port})`));
+    }
+    const compilerOptions = { rootDir: "../..", outDir: "out", noUnusedLocals: false, declaration: false };
+    const config = { extends: "../../tsconfig.json", compilerOptions, include: ["*.ts"] };
+    writeFileSync(join(copy, "tsconfig.json"), JSON.stringify(config));
+    const built = await run("../../node_modules/.bin/tsc", copy, {});
+    assert.equal(built.code, 0, built.out);
+
+    // The end that a worker waits for; then its host ends it.
+    const script = (i: number) => join(copy, "out", "dist", basename(copy), `${i}.js`);
+    const worker = spawn(process.execPath, [script(0)], { stdio: ["ignore", "pipe", "inherit"] });
+    const timer = setTimeout(() => worker.kill("SIGKILL"), 20_000);
+    let out = "";
+    worker.stdout.on("data", (data) => {
+      out += data;
+      if (out.endsWith("ready\n")) worker.kill("SIGTERM");
+    });
+    const code = await new Promise((resolve) => worker.once("close", (code, signal) => resolve(signal ?? code)));
+    clearTimeout(timer);
+    assert.deepEqual([code, out], [0, "stored invoice 17 true\nready\n"]);
+
+    const cached = await run(`${process.execPath} ${script(2)}`, copy, {});
+    assert.deepEqual(cached, { code: 0, out: "done\n" });
+    assert.equal(await server.number("DBSIZE"), 0);
+  } finally {
+    await server.stop();
+    rmSync(copy, { recursive: true, force: true });
   }
-  for (const [, name] of code.matchAll(/new (Locks|LockCache)/g)) assert.ok((name as string) in exported);
 });
