@@ -28,19 +28,15 @@ pub fn may_run<const WORDS: usize>(user: &[u8], command: &CStr, key: Str<'_>) ->
     else {
         return false;
     };
-    let user = User::Somebody(user);
+    let user = User(Some(user));
     let mut argv = [key.raw(); WORDS];
     argv[0] = command.as_str().raw();
     user.may_run(&mut argv)
 }
 
-/// The user behind the running command, looked up once for a whole command.
-pub enum User {
-    /// Somebody with an ACL.
-    Somebody(*mut RedisModuleUser),
-    /// Another module's call, which the server lets do everything.
-    Root,
-}
+/// The user behind the running command, looked up once for a whole command. `None` inside: another module's call, which the
+/// server lets do everything.
+pub struct User(Option<*mut RedisModuleUser>);
 
 impl User {
     /// `None` if the user is not there (any more): then nothing is permitted.
@@ -50,7 +46,7 @@ impl User {
         let name = match by_id {
             Some(name) => name,
             None => match Behind::of(ctx)? {
-                Behind::Nobody => return Some(Self::Root),
+                Behind::Nobody => return Some(Self(None)),
                 // SAFETY: as above, and there is a user whose name can be read.
                 Behind::User => api!(RedisModule_GetCurrentUserName(ctx.raw())).filter(|name| !name.is_null())?,
             },
@@ -58,29 +54,21 @@ impl User {
         let name = unsafe { OwnedStr::from_raw(name) };
         // SAFETY: a live string; the user is ours to free.
         let user = api!(RedisModule_GetModuleUserFromUserName(name.as_str().raw()))?;
-        (!user.is_null()).then_some(Self::Somebody(user))
+        (!user.is_null()).then_some(Self(Some(user)))
     }
 
     fn may(&self, key: Str<'_>, access: u32) -> bool {
-        match self {
-            Self::Root => true,
-            // SAFETY: a live user and string.
-            Self::Somebody(user) => {
-                api!(RedisModule_ACLCheckKeyPermissions(*user, key.raw(), access as c_int)) == Some(OK)
-            }
-        }
+        // SAFETY: a live user and string.
+        self.0.is_none_or(|user| api!(RedisModule_ACLCheckKeyPermissions(user, key.raw(), access as c_int)) == Some(OK))
     }
 
     /// Whether the user may run a command with these arguments, its name first.
     fn may_run(&self, argv: &mut [*mut RedisModuleString]) -> bool {
-        match self {
-            Self::Root => true,
-            // SAFETY: a live user, and so many live strings.
-            Self::Somebody(user) => {
-                let argc = argv.len() as c_int;
-                api!(RedisModule_ACLCheckCommandPermissions(*user, argv.as_mut_ptr(), argc)) == Some(OK)
-            }
-        }
+        // SAFETY: a live user, and so many live strings.
+        self.0.is_none_or(|user| {
+            let argc = argv.len() as c_int;
+            api!(RedisModule_ACLCheckCommandPermissions(user, argv.as_mut_ptr(), argc)) == Some(OK)
+        })
     }
 
     /// Whether the user may read the key.
@@ -96,9 +84,9 @@ impl User {
 
 impl Drop for User {
     fn drop(&mut self) {
-        if let Self::Somebody(user) = self {
+        if let Some(user) = self.0 {
             // SAFETY: ours, freed once.
-            let _ = api!(RedisModule_FreeModuleUser(*user));
+            let _ = api!(RedisModule_FreeModuleUser(user));
         }
     }
 }
