@@ -127,7 +127,8 @@ fn linger(ctx: Ctx<'_>, fence: u64, client_id: u64, closed_at_ms: i64) -> bool {
     // Found under another name, it is bound under that.
     let Some((db, lock)) = bound() else { return true };
     let is_done = with_key(ctx, db, &lock, |ctx, key| {
-        let linger_ms = key.lock().filter(|found| found.fence() == fence).and_then(|found| found.linger_ms());
+        // One that was restored in its place has the fence, but is bound to nobody until it is renewed.
+        let linger_ms = key.lock().filter(|found| found.is(&lock)).and_then(|found| found.linger_ms());
         if let Some(linger_ms) = linger_ms {
             free::linger(ctx, key, closed_at_ms.saturating_add(linger_ms));
         }

@@ -293,6 +293,28 @@ fn a_restored_twin_takes_no_binding() {
     }
 }
 
+/// Nor is the lock that was restored in its own place: like one that is loaded, it is bound by its next renewal.
+#[test]
+fn a_lock_restored_in_its_place_is_bound_to_nobody() {
+    let server = Server::start();
+    let mut conn = server.conn();
+    for (goes, looks) in [("PING", "PING"), ("DEL k", "PING"), ("PING", "PRLOCK.LIST"), ("DEL k", "PRLOCK.INFO k")] {
+        let first = holder(&server, "PRLOCK.CLAIM k PX 600000 TOKEN t LINGER 0");
+        let dump = crate::support::bytes(&conn.ok(cmd("DUMP k")));
+        conn.ok(cmd(goes));
+        conn.ok(("RESTORE", "k", 600_000, &dump[..], "REPLACE"));
+        conn.ok(cmd(looks));
+        assert_eq!(server.stat("linger_bound"), 0, "{goes}, {looks}");
+        close(&server, first);
+        assert_uncut(&mut conn, "k");
+        let mut second = server.raw();
+        let id = second.id();
+        assert_eq!(second.call(cmd("PRLOCK.RENEW k t PX 600000")), Ok(Value::Int(1)));
+        close(&server, (second, id));
+        assert_eq!(conn.int("EXISTS k"), 0, "{goes}, {looks}");
+    }
+}
+
 /// A lock that has been renewed as often as its place in memory can count becomes another one there with its next renewal:
 /// the same lock to everybody, bound as the renewal says.
 #[test]
