@@ -50,20 +50,21 @@ fn has_queue(ctx: Ctx<'_>, key: Str<'_>) -> bool {
     state(|state| state.waiting.has(db, key))
 }
 
-/// Puts the client of the running command into the queue of `key`, whose lock lapses at `lapses_at_ms`.
-pub fn wait(
-    ctx: Ctx<'_>,
-    key: &[u8],
-    wish: Wish,
-    block_ms: i64,
-    lapses_at_ms: Option<i64>,
-) -> Result<(), CommandError> {
+/// Puts the client of the running command into the queue of the key that is held by what is in `held`.
+pub fn wait(ctx: Ctx<'_>, held: Key<'_>, wish: Wish, block_ms: i64) -> Result<(), CommandError> {
+    let (key, lapses_at_ms, is_string) =
+        (held.name().bytes(), held.expires_at_ms(), matches!(held.kind(), Kind::String));
+    drop(held);
     let Some(handle) = blocking::block(ctx) else { return Err(CommandError::CannotWait) };
     let db = ctx.db();
     // The clock's ms are cut off, not rounded: one more, so that no wait ends early.
     let until_ms = (block_ms > 0).then(|| clock::monotonic_ms().saturating_add(block_ms).saturating_add(1));
     state(|state| {
         state.waiting.join(db, key, wish, handle, until_ms);
+        if is_string {
+            // A lock tells of most changes.
+            state.waiting.suspect(db, key);
+        }
         state.waiting.set_wake(db, key, lapses_at_ms.map(|at_ms| at_ms.saturating_add(1)));
         state.stats.waits_started = state.stats.waits_started.saturating_add(1);
     });

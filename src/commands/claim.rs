@@ -279,10 +279,8 @@ impl<'a> Request<'a> {
 
     #[inline(never)]
     fn wait(&self, ctx: Ctx<'_>, key: Key<'_>, ms: i64) -> Result<(), CommandError> {
-        let lapses_at_ms = key.expires_at_ms();
-        drop(key);
         let wish = self.terms(ctx, &mut None).to_wish(acl::name_of_caller(ctx));
-        wake::wait(ctx, self.key.bytes(), wish, ms, lapses_at_ms)
+        wake::wait(ctx, key, wish, ms)
     }
 
     /// What the client asks for; `name` keeps the label that is its connection's name.

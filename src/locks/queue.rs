@@ -311,13 +311,28 @@ impl Waiting {
                 self.named.push((*db, key));
             }
         }
+        self.trim_lately();
+        any
+    }
+
+    /// A transaction that was queued before anybody waited for this key may change it without a sign.
+    pub fn suspect(&mut self, db: i32, key: &[u8]) {
+        let Some(queues) = self.queues.get_mut(&db) else { return };
+        let Some(key) = queues.get_key_value(key).map(|(key, _)| key.clone()) else { return };
+        if let Some(queue) = queues.get_mut(&key).filter(|queue| !queue.is_lately) {
+            queue.is_lately = true;
+            self.lately.push_back((db, key));
+            self.trim_lately();
+        }
+    }
+
+    fn trim_lately(&mut self) {
         while self.lately.len() > LATELY_MAX {
             let Some((db, key)) = self.lately.pop_front() else { break };
             if let Some(queue) = self.queues.get_mut(&db).and_then(|queues| queues.get_mut(&key)) {
                 queue.is_lately = false;
             }
         }
-        any
     }
 
     /// A transaction is about to run, whose commands were named when they were queued. Returns whether it may change a key

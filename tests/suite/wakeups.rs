@@ -512,3 +512,33 @@ fn a_change_that_only_its_command_tells_of_is_found_at_once_among_a_thousand_que
     };
     assert_in_time("PEXPIRE of a plain string", || (0..12).map(|round| cut(&mut conn, round)).collect());
 }
+
+/// A transaction that was queued before anybody waited for the string that it deletes: the first who waits has it behind
+/// the transaction, and not whoever sets the string in the next command.
+#[test]
+fn a_transaction_from_before_the_wait_hands_a_string_on() {
+    let server = without_active_expiry();
+    let mut conn = server.conn();
+    for line in ["DEL s", "PEXPIRE s 0", "RENAME s t", "EVAL redis.call('del','s') 0"] {
+        for others in [0, 100] {
+            let held: Vec<String> = (0..others).map(|number| format!("lock:{number}")).collect();
+            let mut waiters = Vec::new();
+            for key in &held {
+                conn.granted(&format!("PRLOCK.CLAIM {key} PX 60000 TOKEN a"));
+                waiters.push(server.waits(&format!("PRLOCK.CLAIM {key} PX 60000 BLOCK 0")));
+            }
+            conn.ok(cmd("SET s old PX 60000"));
+            let mut raw = server.raw();
+            raw.send_lines(["MULTI", line]);
+            (0..2).for_each(|_| drop(raw.reply(PATIENCE).expect("a reply")));
+            let mut waiter = server.waits("PRLOCK.CLAIM s PX 60000 TOKEN w BLOCK 0");
+            raw.send_lines(["EXEC", "SET s other NX PX 60000"]);
+            raw.reply(PATIENCE).expect("EXEC");
+            assert_eq!(raw.reply(PATIENCE), Ok(Value::Nil), "{line}, {others} others");
+            waiter.granted();
+            run(&mut conn, "FLUSHALL");
+            waiters.iter_mut().for_each(|waiter| drop(waiter.granted()));
+            run(&mut conn, "FLUSHALL");
+        }
+    }
+}
