@@ -21,29 +21,44 @@ fn abstract_of(rest: &[u8]) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// Parts of locks, abstracted: how many bytes all of them have in common.
-struct Common<'a> {
-    first: Option<&'a [u8]>,
-    len: usize,
-}
+/// What all parts that were added begin with.
+#[derive(Debug, Default)]
+struct Common(Option<Vec<u8>>);
 
-impl<'a> Common<'a> {
-    fn new() -> Self {
-        Self { first: None, len: 0 }
-    }
-
-    fn add(&mut self, part: &'a [u8]) {
-        match self.first {
-            None => (self.first, self.len) = (Some(part), part.len()),
-            // Nearly always the same as of the parts before, and then compared in one go.
-            Some(first) if first.get(..self.len) == part.get(..self.len) => {}
-            Some(first) => self.len = first.iter().zip(part).take(self.len).take_while(|(a, b)| a == b).count(),
+impl Common {
+    fn add(&mut self, part: &[u8]) {
+        match &mut self.0 {
+            None => self.0 = Some(part.into()),
+            // Nearly always so, and then compared in one go.
+            Some(common) if part.starts_with(common) => {}
+            Some(common) => {
+                let same = common.iter().zip(part).take_while(|(a, b)| a == b).count();
+                common.truncate(same);
+            }
         }
     }
+
+    /// The abstract of what follows. `None` for a part that was not added and begins otherwise.
+    fn behind(&self, part: &[u8]) -> Option<u64> {
+        part.strip_prefix(self.0.as_deref().unwrap_or_default()).map(abstract_of)
+    }
 }
 
-fn behind(common: usize, part: &[u8]) -> u64 {
-    abstract_of(part.get(common..).unwrap_or_default())
+/// What the keys of many locks, and their holders, begin with. Noted for each when it is made, while the processor's caches
+/// hold it, this spares a look at all of them before they are sorted.
+#[derive(Debug, Default)]
+pub struct Heads {
+    keys: Common,
+    holders: Common,
+}
+
+impl Heads {
+    pub fn add(&mut self, key: &[u8], holder: &[u8]) {
+        self.keys.add(key);
+        if !holder.is_empty() {
+            self.holders.add(holder);
+        }
+    }
 }
 
 /// The order of two parts with these abstracts.
@@ -68,28 +83,53 @@ pub struct Sorted {
     pub by_holder: Vec<Lock>,
 }
 
+/// Locks with the abstracts of what orders them.
+#[derive(Default)]
+struct Abstracted {
+    unnamed: Vec<(u64, Lock)>,
+    /// With a second share each, taken here since to count it looks at the lock.
+    named: Vec<(u64, u64, Lock, Lock)>,
+    /// Those that begin otherwise than all were said to.
+    others: Vec<Lock>,
+}
+
+impl Abstracted {
+    fn new(locks: impl Iterator<Item = Lock>, heads: &Heads) -> Self {
+        let mut all = Self::default();
+        for lock in locks {
+            match (heads.keys.behind(lock.key()), lock.holder()) {
+                (Some(key), []) => all.unnamed.push((key, lock)),
+                (Some(key), holder) => match heads.holders.behind(holder) {
+                    Some(holder) => all.named.push((key, holder, lock.clone(), lock)),
+                    None => all.others.push(lock),
+                },
+                (None, _) => all.others.push(lock),
+            }
+        }
+        all
+    }
+
+    /// All of the locks.
+    fn into_locks(self) -> Vec<Lock> {
+        let mut locks = self.others;
+        locks.extend(self.unnamed.into_iter().map(|(_, lock)| lock));
+        locks.extend(self.named.into_iter().map(|(_, _, lock, _)| lock));
+        locks
+    }
+}
+
 impl Sorted {
     /// Every lock is looked at in the order given, which after a load is that of the memory, and while sorting only where
-    /// its abstract leaves a doubt.
-    pub fn new(locks: Vec<Lock>) -> Self {
-        let (mut keys, mut holders) = (Common::new(), Common::new());
-        for lock in &locks {
-            keys.add(lock.key());
-            if !lock.holder().is_empty() {
-                holders.add(lock.holder());
-            }
+    /// its abstract leaves a doubt. If `heads` were not noted of all locks, they are looked at once more.
+    pub fn new(locks: impl Iterator<Item = Lock>, heads: &Heads) -> Self {
+        let mut all = Abstracted::new(locks, heads);
+        if !all.others.is_empty() {
+            let locks = all.into_locks();
+            let mut heads = Heads::default();
+            locks.iter().for_each(|lock| heads.add(lock.key(), lock.holder()));
+            all = Abstracted::new(locks.into_iter(), &heads);
         }
-        let (keys, holders) = (keys.len, holders.len);
-        let mut unnamed: Vec<(u64, Lock)> = Vec::new();
-        let mut named: Vec<(u64, u64, Lock, Lock)> = Vec::new();
-        for lock in locks {
-            let key = behind(keys, lock.key());
-            match lock.holder() {
-                [] => unnamed.push((key, lock)),
-                // The second share is taken now: to count it looks at the lock.
-                holder => named.push((key, behind(holders, holder), lock.clone(), lock)),
-            }
-        }
+        let Abstracted { mut unnamed, mut named, .. } = all;
         unnamed.sort_unstable_by(|a, b| compare(a.0, b.0, || (a.1.key(), b.1.key())));
         named.sort_unstable_by(|a, b| compare(a.0, b.0, || (a.2.key(), b.2.key())));
         let (by_key, mut by_holder): (Vec<Lock>, Vec<(u64, Lock)>) =
@@ -129,6 +169,7 @@ mod tests {
             holder_head in prop::collection::vec(any::<u8>(), 0..4),
             parts in prop::collection::btree_map(part(), part(), 0..20).prop_map(|map| map.into_iter().collect::<Vec<_>>()),
             turn in 0usize..20,
+            noted in 0usize..20,
         ) {
             let mut parts = parts;
             let turn = turn.min(parts.len());
@@ -138,7 +179,10 @@ mod tests {
                 .enumerate()
                 .map(|(n, (key, holder))| lock(&[&head[..], key].concat(), &[&holder_head[..], holder].concat(), n as u64 + 1))
                 .collect();
-            let sorted = Sorted::new(locks.clone());
+            // Not all need be noted.
+            let mut heads = Heads::default();
+            locks.iter().take(noted).for_each(|lock| heads.add(lock.key(), lock.holder()));
+            let sorted = Sorted::new(locks.iter().cloned(), &heads);
             let same = |a: &[Lock], b: &[Lock]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.is(b));
             let mut expected = locks;
             expected.sort_by(|a, b| a.key().cmp(b.key()));

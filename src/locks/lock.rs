@@ -91,10 +91,22 @@ impl Lock {
     /// A lock of `key`. The label that is shared, if one is, is the grant's holder. The caller has checked that token and
     /// holder are within their limits; longer ones are cut.
     pub fn with_holder(key: &[u8], grant: &Grant<'_>, shared: Option<Holder>) -> Self {
+        Self::made(key, grant, shared, |bytes| {
+            let token = grant.token.get(..*token::TOKEN_BYTES.end()).unwrap_or(grant.token);
+            token::pack(token, bytes)
+        })
+    }
+
+    /// The same, but its token is this one, and not the grant's.
+    pub fn with_kept_token(key: &[u8], grant: &Grant<'_>, token: token::Kept<'_>, shared: Option<Holder>) -> Self {
+        Self::made(key, grant, shared, |bytes| token.put(bytes))
+    }
+
+    /// `put_token` appends the token as it is kept, and returns whether it is halved.
+    fn made(key: &[u8], grant: &Grant<'_>, shared: Option<Holder>, put_token: impl FnOnce(&mut Bytes) -> bool) -> Self {
         let mut flags = 0;
         let mut bytes = Bytes::new();
-        let token = grant.token.get(..*token::TOKEN_BYTES.end()).unwrap_or(grant.token);
-        if token::pack(token, &mut bytes) {
+        if put_token(&mut bytes) {
             flags |= HALVED;
         }
         if shared.is_none() {

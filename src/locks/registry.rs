@@ -11,7 +11,7 @@
 use std::ops::Bound;
 
 use super::Bytes;
-use super::bulk_sort::Sorted;
+use super::bulk_sort::{Heads, Sorted};
 use super::lock::{Lock, PLACE_MAX};
 use super::shelves::{self, ByHolder, ByKey, Order, Shelves};
 
@@ -135,12 +135,14 @@ impl Db {
         self.dead = dead;
     }
 
-    /// Adds many at once, most or all of which came in no order. They are marked as settled already.
-    fn add_all(&mut self, mut locks: Vec<Lock>) {
+    /// Adds many at once, most or all of which came in no order. They are marked as settled on the way.
+    fn add_all(&mut self, locks: impl Iterator<Item = Lock>, heads: &Heads) {
         self.settle_all();
-        self.live = self.live.saturating_add(locks.len());
-        locks.extend(std::mem::take(&mut self.sets).into_locks());
-        self.sets = Sets::filled(locks);
+        let mut count: usize = 0;
+        let locks = locks.inspect(|_| count = count.saturating_add(1));
+        let before = std::mem::take(&mut self.sets).into_locks();
+        self.sets = Sets::filled(Sorted::new(locks.chain(before), heads));
+        self.live = self.live.saturating_add(count);
     }
 }
 
@@ -155,8 +157,7 @@ struct Sets {
 }
 
 impl Sets {
-    fn filled(locks: Vec<Lock>) -> Self {
-        let Sorted { unnamed, by_key, by_holder } = Sorted::new(locks);
+    fn filled(Sorted { unnamed, by_key, by_holder }: Sorted) -> Self {
         Self {
             unnamed: Shelves::filled(unnamed),
             by_key: Shelves::filled(by_key),
@@ -285,6 +286,8 @@ pub struct Registry {
     /// database where it was.
     adrift: Vec<(i32, Lock)>,
     adrift_limit: usize,
+    /// What the locks that were loaded begin with.
+    loaded: Heads,
 }
 
 impl Registry {
@@ -388,8 +391,10 @@ impl Registry {
         db.sets.walk(walk, count)
     }
 
-    /// Notes a lock that was read from an RDB or a payload, and may or may not become visible in `db`.
-    pub fn note_loaded(&mut self, db: i32, lock: &Lock) {
+    /// Notes a lock that was read from an RDB or a payload, and may or may not become visible in `db`. Its key and holder
+    /// are given besides, since to ask the lock for them takes longer.
+    pub fn note_loaded(&mut self, db: i32, lock: &Lock, key: &[u8], holder: &[u8]) {
+        self.loaded.add(key, holder);
         self.note_adrift(db, lock);
     }
 
@@ -423,34 +428,35 @@ impl Registry {
 
     /// The end of a load: whatever was loaded and is still there becomes registered.
     pub fn settle_loaded(&mut self) {
+        let heads = std::mem::take(&mut self.loaded);
+        // To divide them looks at no lock; that is done once for each, where it is sorted.
         let mut loaded: Vec<Vec<Lock>> = Vec::new();
-        let adrift = std::mem::take(&mut self.adrift);
-        for (db, lock) in adrift {
-            if !Self::is_at_large(&lock) {
-                continue;
-            }
-            if lock.place() != NOWHERE {
-                self.adrift.push((db, lock));
-                continue;
-            }
+        for (db, lock) in std::mem::take(&mut self.adrift) {
             let index = usize::try_from(db).unwrap_or_default();
             if loaded.len() <= index {
                 loaded.resize_with(index.saturating_add(1), Vec::new);
             }
             if let Some(locks) = loaded.get_mut(index) {
-                lock.set_place(SETTLED);
                 locks.push(lock);
             }
         }
-        self.adrift_limit = self.adrift.len().saturating_mul(2);
+        let mut still_adrift = Vec::new();
         for (index, locks) in loaded.into_iter().enumerate() {
-            if locks.is_empty() {
-                continue;
-            }
-            if let Some(db) = i32::try_from(index).ok().and_then(|db| self.db(db)) {
-                db.add_all(locks);
+            let Some(db) = i32::try_from(index).ok().filter(|_| !locks.is_empty()) else { continue };
+            let locks = locks.into_iter().filter(Self::is_at_large).filter_map(|lock| {
+                if lock.place() == NOWHERE {
+                    lock.set_place(SETTLED);
+                    return Some(lock);
+                }
+                still_adrift.push((db, lock));
+                None
+            });
+            if let Some(known) = self.db(db) {
+                known.add_all(locks, &heads);
             }
         }
+        self.adrift = still_adrift;
+        self.adrift_limit = self.adrift.len().saturating_mul(2);
     }
 
     /// The locks that live under a name that is not known, each with the database where it was last.

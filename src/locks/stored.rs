@@ -20,7 +20,7 @@
 use super::Bytes;
 use super::fence::FENCE_LIMIT;
 use super::lock::{Grant, time_of};
-use super::token::{self, HOLDER_BYTES_MAX, TOKEN_BYTES};
+use super::token::{self, HOLDER_BYTES_MAX, Kept, TOKEN_BYTES};
 
 /// Above the fence: the token was lowercase hex and is packed.
 const HALVED: u64 = 1 << 63;
@@ -118,26 +118,30 @@ fn take_part<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(part)
 }
 
-/// Reads a lock, its token with the help of `room`, which is empty. `None` for every input that [`encode`] could not
-/// have written: a part too short, too long, out of range, said otherwise than it would say it, or bytes left over.
+/// Reads a lock, its token with the help of `room`, which is empty. `None` as by [`read`].
+#[cfg_attr(
+    not(test),
+    allow(dead_code, reason = "the server's load takes the token as it is kept; fuzzers ask for all")
+)]
 pub fn decode<'a>(bytes: &'a [u8], room: &'a mut Bytes) -> Option<Grant<'a>> {
+    let (token, grant) = read(bytes)?;
+    token::unpack(token.bytes, token.halved, room);
+    Some(Grant { token: room, ..grant })
+}
+
+/// Reads a lock; the token is not in the grant but beside it. `None` for every input that [`encode`] could not have
+/// written: a part too short, too long, out of range, said otherwise than it would say it, or bytes left over.
+pub fn read(bytes: &[u8]) -> Option<(Kept<'_>, Grant<'_>)> {
     let (head, mut rest) = bytes.split_first_chunk()?;
     let head = u64::from_le_bytes(*head);
     let fence = head & FENCE_LIMIT.saturating_sub(1);
     if fence == 0 || head & !(fence | HALVED | LINGERS | DATED | RENEWED) != 0 {
         return None;
     }
-    let kept = take_part(&mut rest)?;
+    let token = Kept { bytes: take_part(&mut rest)?, halved: head & HALVED != 0 };
     let holder = take_part(&mut rest).filter(|holder| holder.len() <= HOLDER_BYTES_MAX)?;
-    let token = if head & HALVED != 0 {
-        token::unpack(kept, true, room);
-        &*room
-    } else if token::pack(kept, room) {
-        return None;
-    } else {
-        kept
-    };
-    if !TOKEN_BYTES.contains(&token.len()) {
+    let token_bytes = token.bytes.len().saturating_mul(if token.halved { 2 } else { 1 });
+    if !TOKEN_BYTES.contains(&token_bytes) || (!token.halved && token::pack(token.bytes, &mut Bytes::new())) {
         return None;
     }
     let mut claimed_at_ms = time_of(fence);
@@ -158,7 +162,8 @@ pub fn decode<'a>(bytes: &'a [u8], room: &'a mut Bytes) -> Option<Grant<'a>> {
         0 => None,
         _ => Some(i64::try_from(take_number(&mut rest)?).ok()?),
     };
-    rest.is_empty().then_some(Grant { token, holder, fence, claimed_at_ms, renewed_at_ms, renewals, linger_ms })
+    let grant = Grant { token: &[], holder, fence, claimed_at_ms, renewed_at_ms, renewals, linger_ms };
+    rest.is_empty().then_some((token, grant))
 }
 
 #[cfg(test)]

@@ -55,6 +55,24 @@ fn filled<const N: usize>(part: &[u8], filler: u8) -> [u8; N] {
     whole
 }
 
+/// A token as it is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept<'a> {
+    /// What stands behind the length.
+    pub bytes: &'a [u8],
+    /// Whether these are half as many bytes as the token has, which is lowercase hex.
+    pub halved: bool,
+}
+
+impl Kept<'_> {
+    /// Appends what `pack` would append for the token, and returns what it would return.
+    pub fn put(&self, out: &mut Bytes) -> bool {
+        put_len(self.bytes.len(), out);
+        out.extend_from_slice(self.bytes);
+        self.halved
+    }
+}
+
 /// Appends a length of up to 512: in one byte where it is below 128.
 pub fn put_len(len: usize, out: &mut Bytes) {
     if len >= 0x80 {

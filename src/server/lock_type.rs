@@ -19,6 +19,7 @@ use super::string::Str;
 use super::value::{self, Seen};
 use super::{clock, imports, soon, timer};
 use crate::locks::codec::{self, Change};
+use crate::locks::holders::Holder;
 use crate::locks::lock::{Grant, Lock};
 use crate::locks::{Bytes, fence, stored};
 
@@ -120,12 +121,14 @@ unsafe extern "C" fn load(io: *mut RedisModuleIO, encoding: c_int) -> *mut c_voi
     let lock = if len <= STORED_BYTES_MAX {
         // SAFETY: `len` bytes at `buffer`, ours until freed below.
         let bytes = unsafe { std::slice::from_raw_parts(buffer.cast::<u8>().cast_const(), len) };
-        let mut room = Bytes::new();
-        let grant = match encoding {
-            FIRST_ENCODING => codec::decode(bytes).map(|decoded| decoded.grant),
-            _ => stored::decode(bytes, &mut room),
-        };
-        grant.and_then(|grant| loaded(io, &grant))
+        match encoding {
+            FIRST_ENCODING => codec::decode(bytes).and_then(|decoded| {
+                loaded(io, &decoded.grant, |key, holder| Lock::with_holder(key, &decoded.grant, holder))
+            }),
+            _ => stored::read(bytes).and_then(|(token, grant)| {
+                loaded(io, &grant, |key, holder| Lock::with_kept_token(key, &grant, token, holder))
+            }),
+        }
     } else {
         None
     };
@@ -143,8 +146,9 @@ unsafe extern "C" fn load(io: *mut RedisModuleIO, encoding: c_int) -> *mut c_voi
     }
 }
 
-/// The lock of this grant, noted for the registry, or `None` if it is not acceptable from where it came.
-fn loaded(io: *mut RedisModuleIO, grant: &Grant<'_>) -> Option<Lock> {
+/// The lock of this grant, made of its key and its label's share and noted for the registry, or `None` if it is not
+/// acceptable from where it came.
+fn loaded(io: *mut RedisModuleIO, grant: &Grant<'_>, made: impl FnOnce(&[u8], Option<Holder>) -> Lock) -> Option<Lock> {
     if comes_from_a_client() && !fence::is_plausible(grant.fence, clock::wall().us) {
         return None;
     }
@@ -154,10 +158,10 @@ fn loaded(io: *mut RedisModuleIO, grant: &Grant<'_>) -> Option<Lock> {
     // SAFETY: a live io.
     let db = api!(RedisModule_GetDbIdFromIO(io)).unwrap_or(-1);
     let shared = state(|state| state.holders.share(grant.holder));
-    let lock = Lock::with_holder(key, grant, shared);
+    let lock = made(key, shared);
     state(|state| {
         state.fences.seen(lock.fence());
-        state.registry.note_loaded(db, &lock);
+        state.registry.note_loaded(db, &lock, key, grant.holder);
         state.waiting.mark(db, key)
     })
     .then(soon::ask);

@@ -199,7 +199,7 @@ impl Pair {
             Step::Restore { db, from, count, lives } => {
                 for key in names(from, count) {
                     let lock = self.make(&key, 1);
-                    self.registry.note_loaded(db, &lock);
+                    self.registry.note_loaded(db, &lock, lock.key(), lock.holder());
                     if lives {
                         self.unlink(db, &key);
                         self.at(db).insert(key, lock);
