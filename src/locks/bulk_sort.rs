@@ -93,14 +93,23 @@ struct Abstracted {
     others: Vec<Lock>,
 }
 
+/// Pushes to a vector that will hold at most so many, and as a rule does: it takes its place at once, without growing.
+fn push<T>(to: &mut Vec<T>, most: usize, entry: T) {
+    if to.is_empty() {
+        to.reserve_exact(most);
+    }
+    to.push(entry);
+}
+
 impl Abstracted {
     fn new(locks: impl Iterator<Item = Lock>, heads: &Heads) -> Self {
         let mut all = Self::default();
+        let most = locks.size_hint().1.unwrap_or_default();
         for lock in locks {
             match (heads.keys.behind(lock.key()), lock.holder()) {
-                (Some(key), []) => all.unnamed.push((key, lock)),
+                (Some(key), []) => push(&mut all.unnamed, most, (key, lock)),
                 (Some(key), holder) => match heads.holders.behind(holder) {
-                    Some(holder) => all.named.push((key, holder, lock.clone(), lock)),
+                    Some(holder) => push(&mut all.named, most, (key, holder, lock.clone(), lock)),
                     None => all.others.push(lock),
                 },
                 (None, _) => all.others.push(lock),

@@ -413,8 +413,11 @@ impl Registry {
 
     fn note_adrift(&mut self, db: i32, lock: &Lock) {
         if self.adrift.len() >= self.adrift_limit.max(ADRIFT_MIN) {
+            let before = self.adrift.len();
             self.forget_gone();
-            self.adrift_limit = self.adrift.len().saturating_mul(2);
+            // In a load all of them are there as a rule, and to look so again and again is in vain.
+            let growth = if self.adrift.len() == before { 8 } else { 2 };
+            self.adrift_limit = self.adrift.len().saturating_mul(growth);
         }
         self.adrift.push((db, lock.clone()));
     }
@@ -431,12 +434,17 @@ impl Registry {
         let heads = std::mem::take(&mut self.loaded);
         // To divide them looks at no lock; that is done once for each, where it is sorted.
         let mut loaded: Vec<Vec<Lock>> = Vec::new();
-        for (db, lock) in std::mem::take(&mut self.adrift) {
+        let mut adrift = std::mem::take(&mut self.adrift).into_iter();
+        while let Some((db, lock)) = adrift.next() {
             let index = usize::try_from(db).unwrap_or_default();
             if loaded.len() <= index {
                 loaded.resize_with(index.saturating_add(1), Vec::new);
             }
             if let Some(locks) = loaded.get_mut(index) {
+                if locks.is_empty() {
+                    // As a rule they are all in one database.
+                    locks.reserve_exact(adrift.len().saturating_add(1));
+                }
                 locks.push(lock);
             }
         }
