@@ -9,6 +9,7 @@ use std::ffi::CStr;
 use std::rc::Rc;
 
 use super::lock::Lock;
+use crate::server::blocking::Handle;
 
 /// A grant to clients that waited. Those with the same token share it, and one who knows of it is enough.
 #[derive(Debug)]
@@ -84,14 +85,14 @@ pub enum Outcome {
 /// Ends of waits in their order, to be told at the end of the turn.
 #[derive(Debug, Default)]
 pub struct Ended {
-    list: Vec<Option<(usize, Outcome)>>,
+    list: Vec<Option<(Handle, Outcome)>>,
     by_handle: HashMap<usize, usize>,
 }
 
 impl Ended {
     /// Notes the end of the wait of the client with this handle.
-    pub fn push(&mut self, handle: usize, outcome: Outcome) {
-        self.by_handle.insert(handle, self.list.len());
+    pub fn push(&mut self, handle: Handle, outcome: Outcome) {
+        self.by_handle.insert(handle.addr(), self.list.len());
         self.list.push(Some((handle, outcome)));
     }
 
@@ -102,7 +103,7 @@ impl Ended {
     }
 
     /// All of them, in order.
-    pub fn take_all(&mut self) -> Vec<(usize, Outcome)> {
+    pub fn take_all(&mut self) -> Vec<(Handle, Outcome)> {
         std::mem::take(self).list.into_iter().flatten().collect()
     }
 
@@ -183,8 +184,8 @@ mod tests {
         let (old, new, other) = (Lock::new(b"k", &grant), Lock::new(b"l", &grant), Lock::new(b"m", &grant));
         let granted = Granted::new(3, &old);
         let mut ended = Ended::default();
-        ended.push(1, Outcome::Granted(granted.clone()));
-        ended.push(2, Outcome::Granted(granted.clone()));
+        ended.push(Handle::numbered(1), Outcome::Granted(granted.clone()));
+        ended.push(Handle::numbered(2), Outcome::Granted(granted.clone()));
         ended.moved(7, &other, &new);
         ended.moved(5, &old, &new);
         ended.swap(5, 9);
@@ -197,12 +198,12 @@ mod tests {
     fn each_end_is_told_once_and_in_order() {
         let mut ended = Ended::default();
         for handle in [7, 3, 5] {
-            ended.push(handle, Outcome::TimedOut);
+            ended.push(Handle::numbered(handle), Outcome::TimedOut);
         }
         assert!(ended.take(3).is_some());
         assert!(ended.take(3).is_none());
         assert!(!ended.is_empty());
-        let handles: Vec<usize> = ended.take_all().iter().map(|(handle, _)| *handle).collect();
+        let handles: Vec<usize> = ended.take_all().iter().map(|(handle, _)| handle.addr()).collect();
         assert_eq!(handles, [7, 5]);
         assert!(ended.is_empty());
     }

@@ -8,6 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use super::names::Names;
+use crate::server::blocking::Handle;
 
 /// The place of a waiter among all waiters: later ones are greater.
 pub type WaiterId = u64;
@@ -80,8 +81,8 @@ pub struct Waiter {
     pub key: Arc<[u8]>,
     /// What it has asked for.
     pub wish: Wish,
-    /// The server's handle of the blocked client, as a number.
-    pub handle: usize,
+    /// The server's handle of the blocked client.
+    pub handle: Handle,
     until_ms: Option<i64>,
 }
 
@@ -131,7 +132,7 @@ pub struct Waiting {
 
 impl Waiting {
     /// Adds a client at the end of its queue. It waits until `until_ms` (monotonic), or without limit.
-    pub fn join(&mut self, db: i32, key: &[u8], wish: Wish, handle: usize, until_ms: Option<i64>) -> WaiterId {
+    pub fn join(&mut self, db: i32, key: &[u8], wish: Wish, handle: Handle, until_ms: Option<i64>) -> WaiterId {
         self.last_id = self.last_id.saturating_add(1);
         let id = self.last_id;
         let queues = self.queues.entry(db).or_default();
@@ -149,7 +150,7 @@ impl Waiting {
         if let Some(token) = &wish.token {
             self.twins.insert((self.twin_hash(db, &key, token), id));
         }
-        self.by_handle.insert(handle, id);
+        self.by_handle.insert(handle.addr(), id);
         self.waiters.insert(id, Waiter { db, key, wish, handle, until_ms });
         id
     }
@@ -157,7 +158,7 @@ impl Waiting {
     /// Takes a client out, whatever the reason. `None` if it is not waiting (any more).
     pub fn leave(&mut self, id: WaiterId) -> Option<Waiter> {
         let waiter = self.waiters.remove(&id)?;
-        self.by_handle.remove(&waiter.handle);
+        self.by_handle.remove(&waiter.handle.addr());
         if let Some(until_ms) = waiter.until_ms {
             self.ends.remove(&(until_ms, id));
         }
@@ -215,7 +216,7 @@ impl Waiting {
         self.waiters.get(&id)
     }
 
-    /// The client with this handle.
+    /// The client whose handle is at this address.
     pub fn by_handle(&self, handle: usize) -> Option<WaiterId> {
         self.by_handle.get(&handle).copied()
     }

@@ -18,8 +18,26 @@ use crate::locks::Bytes;
 use crate::locks::outcome::Outcome;
 use crate::locks::state::{Job, Unheard};
 
+/// The server's handle of a client that it has blocked. [`block`] alone makes one, and [`end`] takes it, so that each is given
+/// back once.
+#[derive(Debug)]
+pub struct Handle(*mut RedisModuleBlockedClient);
+
+impl Handle {
+    /// Tells it from others.
+    pub fn addr(&self) -> usize {
+        self.0.addr()
+    }
+
+    /// One that no server has given.
+    #[cfg(test)]
+    pub fn numbered(number: usize) -> Self {
+        Self(ptr::without_provenance_mut(number))
+    }
+}
+
 /// Blocks the client of the running command. `None` where the server cannot block it, with nothing replied.
-pub fn block(ctx: Ctx<'_>) -> Option<usize> {
+pub fn block(ctx: Ctx<'_>) -> Option<Handle> {
     if !events::watch_turns(true) {
         return None;
     }
@@ -33,11 +51,11 @@ pub fn block(ctx: Ctx<'_>) -> Option<usize> {
     passing::watch(true);
     // SAFETY: a live handle.
     let _ = api!(RedisModule_SetDisconnectCallback(handle, Some(disconnected)));
-    Some(handle.expose_provenance())
+    Some(Handle(handle))
 }
 
 /// Ends a client's wait. `handle` has left the queue.
-pub fn end(handle: usize, outcome: Outcome) {
+pub fn end(handle: Handle, outcome: Outcome) {
     state(|state| state.ended.push(handle, outcome));
     events::want_turn();
 }
@@ -46,7 +64,7 @@ pub fn end(handle: usize, outcome: Outcome) {
 pub(super) fn tell() {
     let (ended, is_last) = state(|state| (state.ended.take_all(), state.waiting.is_empty()));
     for (handle, outcome) in ended {
-        give_back(ptr::with_exposed_provenance_mut(handle), Some(outcome));
+        give_back(handle.0, Some(outcome));
     }
     if is_last {
         // Its tick finds nobody waiting and ends this watch.

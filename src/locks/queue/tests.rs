@@ -167,7 +167,7 @@ impl World {
         }
         self.grant(spot, ttl_ms);
         let waiter = self.waiting.leave(id).expect("it waited");
-        self.end(waiter.handle, "granted");
+        self.end(waiter.handle.addr(), "granted");
         true
     }
 
@@ -180,8 +180,8 @@ impl World {
         let waiter = self.waiting.leave(expected.id).expect("it waited");
         assert_eq!((waiter.db, &*waiter.key), (spot.0, &*spot.1));
         assert!(self.waiting.leave(expected.id).is_none());
-        assert!(self.waiting.by_handle(waiter.handle).is_none());
-        self.end(waiter.handle, how);
+        assert!(self.waiting.by_handle(waiter.handle.addr()).is_none());
+        self.end(waiter.handle.addr(), how);
     }
 
     /// What the timer does.
@@ -289,7 +289,7 @@ impl World {
         let until_ms = (block_ms > 0).then(|| self.monotonic_ms + block_ms);
         let wish =
             Wish { token: None, holder: Box::default(), ttl_ms, linger_ms: None, connection_id: None, user: None };
-        let id = self.waiting.join(spot.0, &spot.1, wish, self.handles, until_ms);
+        let id = self.waiting.join(spot.0, &spot.1, wish, Handle::numbered(self.handles), until_ms);
         self.waiting.set_wake(spot.0, &spot.1, held.expires_at_ms.map(|at_ms| at_ms + 1));
         self.queues.entry(spot.clone()).or_default().push(Expected { id, until_ms });
     }
@@ -367,7 +367,7 @@ proptest! {
         let mut waiting = Waiting::default();
         for (handle, (db, key)) in keys.iter().enumerate() {
             let wish = Wish { token: None, holder: Box::default(), ttl_ms: 1, linger_ms: None, connection_id: None, user: None };
-            waiting.join(*db, &[*key], wish, handle, None);
+            waiting.join(*db, &[*key], wish, Handle::numbered(handle), None);
         }
         let mut place: Option<Place> = None;
         let mut seen = Vec::new();
@@ -395,10 +395,10 @@ fn a_twin_is_found_by_key_and_token() {
         connection_id: None,
         user: None,
     };
-    let first = waiting.join(0, b"k", wish(b"t"), 1, None);
-    let second = waiting.join(0, b"k", wish(b"t"), 2, None);
-    waiting.join(0, b"k", wish(b"u"), 3, None);
-    waiting.join(1, b"k", wish(b"t"), 4, None);
+    let first = waiting.join(0, b"k", wish(b"t"), Handle::numbered(1), None);
+    let second = waiting.join(0, b"k", wish(b"t"), Handle::numbered(2), None);
+    waiting.join(0, b"k", wish(b"u"), Handle::numbered(3), None);
+    waiting.join(1, b"k", wish(b"t"), Handle::numbered(4), None);
     assert_eq!(waiting.twin(0, b"k", b"t"), Some(first));
     waiting.leave(first);
     assert_eq!(waiting.twin(0, b"k", b"t"), Some(second));
@@ -421,7 +421,7 @@ fn named(waiting: &mut Waiting) -> Vec<(i32, Vec<u8>)> {
 fn a_key_that_a_command_names_is_to_be_looked_at_in_every_database_that_awaits_it() {
     let mut waiting = Waiting::default();
     for (handle, (db, key)) in [(0, "k"), (2, "k"), (0, "l")].into_iter().enumerate() {
-        waiting.join(db, key.as_bytes(), anybody(), handle, None);
+        waiting.join(db, key.as_bytes(), anybody(), Handle::numbered(handle), None);
     }
     assert!(!waiting.has_named() && !waiting.name(b"m") && !waiting.name_again());
     // Named twice before it is looked at, it is looked at once.
@@ -446,7 +446,7 @@ fn the_last_named_keys_are_remembered_for_a_transaction() {
     let mut waiting = Waiting::default();
     let key = |number: usize| format!("k{number}");
     for number in 0..LATELY_MAX + 10 {
-        waiting.join(0, key(number).as_bytes(), anybody(), number, None);
+        waiting.join(0, key(number).as_bytes(), anybody(), Handle::numbered(number), None);
     }
     for number in 0..LATELY_MAX + 10 {
         assert!(waiting.name(key(number).as_bytes()));
