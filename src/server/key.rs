@@ -187,8 +187,8 @@ impl<'c> Key<'c> {
 
     /// Deletes the key. No event, no replication: the caller's task.
     pub fn delete(&mut self) {
-        self.value = ptr::null_mut();
-        lock_type::while_deleting(|| {
+        let value = std::mem::replace(&mut self.value, ptr::null_mut());
+        lock_type::while_deleting(value, || {
             // SAFETY: an open key.
             let _ = api!(RedisModule_DeleteKey(self.raw));
         });

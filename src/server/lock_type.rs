@@ -5,7 +5,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use redis_module::raw::{
     RedisModuleCtx, RedisModuleDigest, RedisModuleIO, RedisModuleKeyOptCtx, RedisModuleString, RedisModuleType,
@@ -35,8 +35,8 @@ const STORED_BYTES_MAX: usize = 4_096;
 const REGISTRY_BYTES: usize = 28;
 
 static TYPE: AtomicPtr<RedisModuleType> = AtomicPtr::new(ptr::null_mut());
-/// The module itself deletes a lock now, and has done what `unlink` would do.
-static DELETING: AtomicBool = AtomicBool::new(false);
+/// The lock that the module itself deletes now, having done what `unlink` would do; null for none.
+static DELETING: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 /// The type as the server knows it; null before it is registered.
 pub(super) fn raw() -> *mut RedisModuleType {
@@ -48,11 +48,12 @@ pub(super) fn is_ours(found: *mut RedisModuleType) -> bool {
     found == raw()
 }
 
-/// Runs `f`, which deletes a lock and does by itself what `unlink` would do.
-pub(super) fn while_deleting(f: impl FnOnce()) {
-    DELETING.store(true, Relaxed);
+/// Runs `f`, which deletes this lock and does by itself what `unlink` would do. Any other that goes meanwhile, as another
+/// module that is told of the deletion may want, goes as ever.
+pub(super) fn while_deleting(value: *mut c_void, f: impl FnOnce()) {
+    let outer = DELETING.swap(value, Relaxed);
     f();
-    DELETING.store(false, Relaxed);
+    DELETING.store(outer, Relaxed);
 }
 
 /// Registers the type. False if the server refuses.
@@ -212,7 +213,7 @@ unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) 
 /// Called on the main thread, just before a lock leaves its name: DEL, UNLINK, expiry, eviction, SET or RESTORE over it,
 /// RENAME, MOVE, a slot that leaves. Not called by FLUSHDB and FLUSHALL (`events.rs`). It writes nothing.
 unsafe extern "C" fn unlink(ctx: *mut RedisModuleKeyOptCtx, value: *const c_void) {
-    if DELETING.load(Relaxed) {
+    if ptr::eq(DELETING.load(Relaxed), value) {
         return;
     }
     // SAFETY: a value of our type, kept by the keyspace during the call.

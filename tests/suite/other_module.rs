@@ -144,3 +144,32 @@ fn a_change_without_a_sign_is_soon_found_among_hundreds_of_queues() {
     // A round takes 125 ms; the half of them, so that a busy machine's pauses don't count.
     assert!(late_ms[late_ms.len() / 2] < 250, "{late_ms:?}");
 }
+
+/// A module that is told of a deletion may delete another lock within it: that one is gone as by any `DEL`, for the gauge,
+/// the list, the counters and who waits. Redis 7.0 tells of none.
+#[test]
+fn another_lock_deleted_within_a_release_is_gone_as_well() {
+    let server = Server::start();
+    let library = compile_c("remover.c").display().to_string();
+    let mut conn = server.conn();
+    if !server_kind().at_least_7_2() {
+        assert!(conn.err(("MODULE", "LOAD", library)).starts_with("ERR"));
+        return;
+    }
+    conn.ok(("MODULE", "LOAD", library));
+    let mut there = server.conn();
+    there.select(3);
+    for line in ["PRLOCK.RELEASE first t", "PRLOCK.REVOKE h", "DEL first"] {
+        let deleted = server.stat("deleted");
+        conn.granted("PRLOCK.CLAIM first PX 60000 TOKEN t HOLDER h");
+        there.granted("PRLOCK.CLAIM second PX 60000 TOKEN t HOLDER other");
+        let mut waiter = server.waits_in(3, "PRLOCK.CLAIM second PX 60000 TOKEN w BLOCK 0");
+        assert_eq!(conn.int(line), 1, "{line}");
+        assert_eq!(waiter.granted().token, b"w", "{line}");
+        assert_eq!((server.stat("held"), there.list()), (1, vec!["second".to_owned()]), "{line}");
+        let own = i64::from(line == "DEL first");
+        assert_eq!(server.stat("deleted") - deleted, 1 + own, "{line}");
+        assert_eq!(there.int("PRLOCK.RELEASE second w"), 1);
+        server.assert_locks_agree();
+    }
+}
