@@ -87,7 +87,7 @@ fn do_jobs(ctx: Ctx<'_>) -> bool {
         let Some(job) = state(|state| state.jobs.pop_front()) else { break };
         let is_done = match job {
             Job::TakeBack { fence } => take_back(ctx, fence),
-            Job::Linger { fence, client_id, closed_at_ms } => linger(ctx, fence, client_id, closed_at_ms),
+            Job::Linger { number, closed_at_ms } => linger(ctx, number, closed_at_ms),
         };
         if !is_done {
             kept.push(job);
@@ -118,23 +118,22 @@ fn take_back(ctx: Ctx<'_>, fence: u64) -> bool {
 }
 
 /// Sees to a lock whose connection is closed. False if that must wait.
-fn linger(ctx: Ctx<'_>, fence: u64, client_id: u64, closed_at_ms: i64) -> bool {
+fn linger(ctx: Ctx<'_>, number: u64, closed_at_ms: i64) -> bool {
     // Renewed or claimed by another connection meanwhile, it lives on with that one.
-    let bound =
-        || state(|state| state.bindings.get(fence, client_id).map(|binding| (binding.db, binding.lock.clone())));
+    let bound = || state(|state| state.bindings.closed(number));
     let Some((_, lock)) = bound() else { return true };
     super::find::settle_if_lost(&lock);
     // Found under another name, it is bound under that.
     let Some((db, lock)) = bound() else { return true };
     let is_done = with_key(ctx, db, &lock, |ctx, key| {
-        // One that was restored in its place has the fence, but is bound to nobody until it is renewed.
+        // One that was restored in its place is bound to nobody until it is renewed.
         let linger_ms = key.lock().filter(|found| found.is(&lock)).and_then(|found| found.linger_ms());
         if let Some(linger_ms) = linger_ms {
             free::linger(ctx, key, closed_at_ms.saturating_add(linger_ms));
         }
     });
-    if is_done {
-        state(|state| state.bindings.unbind(fence));
+    if is_done && let Some((_, lock)) = bound() {
+        state(|state| state.bindings.release(&lock));
     }
     is_done
 }

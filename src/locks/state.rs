@@ -18,8 +18,8 @@ use super::stats::Stats;
 pub enum Job {
     /// A grant whose client was gone before it heard of it; see [`Unheard`].
     TakeBack { fence: u64 },
-    /// The connection of a lock that lingers is closed, since then (Unix time in ms).
-    Linger { fence: u64, client_id: u64, closed_at_ms: i64 },
+    /// The connection of a lock that lingers is closed, since then (Unix time in ms); which lock, `Bindings::closed` tells.
+    Linger { number: u64, closed_at_ms: i64 },
 }
 
 /// A lock whose owner was gone before it heard of the grant.

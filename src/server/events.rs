@@ -165,9 +165,9 @@ unsafe extern "C" fn client_changed(_ctx: *mut RedisModuleCtx, _event: RedisModu
             return false;
         }
         let closed_at_ms = clock::wall().ms();
-        let fences = state.bindings.close(info.id);
-        let any = !fences.is_empty();
-        state.jobs.extend(fences.into_iter().map(|fence| Job::Linger { fence, client_id: info.id, closed_at_ms }));
+        let numbers = state.bindings.close(info.id);
+        let any = !numbers.is_empty();
+        state.jobs.extend(numbers.into_iter().map(|number| Job::Linger { number, closed_at_ms }));
         any
     });
     if any {

@@ -293,6 +293,34 @@ fn a_restored_twin_takes_no_binding() {
     }
 }
 
+/// And bound by a renewal of its own, to another connection or the same, it goes with that one, and its original with its.
+#[test]
+fn a_restored_twin_is_bound_for_itself() {
+    let server = Server::start();
+    let mut conn = server.conn();
+    for by_first in [false, true] {
+        let mut first = holder(&server, "PRLOCK.CLAIM k PX 600000 TOKEN t LINGER 0");
+        let dump = crate::support::bytes(&conn.ok(cmd("DUMP k")));
+        conn.ok(("RESTORE", "twin", 600_000, &dump[..]));
+        let renew = "PRLOCK.RENEW twin t PX 600000";
+        if by_first {
+            assert_eq!(first.0.call(cmd(renew)), Ok(Value::Int(1)));
+            assert_eq!(server.stat("linger_bound"), 2);
+            close(&server, first);
+            assert_eq!(conn.int("EXISTS k twin"), 0);
+            continue;
+        }
+        let mut second = server.raw();
+        let id = second.id();
+        assert_eq!(second.call(cmd(renew)), Ok(Value::Int(1)));
+        assert_eq!(server.stat("linger_bound"), 2);
+        close(&server, first);
+        assert_eq!((conn.int("EXISTS k"), conn.int("EXISTS twin")), (0, 1));
+        close(&server, (second, id));
+        assert_eq!(conn.int("EXISTS twin"), 0);
+    }
+}
+
 /// Nor is the lock that was restored in its own place: like one that is loaded, it is bound by its next renewal.
 #[test]
 fn a_lock_restored_in_its_place_is_bound_to_nobody() {
