@@ -64,7 +64,7 @@ fn adopt_lost(ctx: Ctx<'_>, key: &mut Key<'_>, found: &Lock) {
 /// Finds all locks that live under a name that is not known. Costs nothing when there is none; else a look at the names
 /// that are likely (RESTORE: the same, MOVE: the same in another database), and only then a walk over the keyspace.
 pub fn settle() {
-    let lost = state(|state| state.registry.at_large());
+    let (lost, located) = state(|state| (state.registry.at_large(), state.registry.located()));
     if lost.is_empty() {
         return;
     }
@@ -75,15 +75,23 @@ pub fn settle() {
     for (db, lock) in &lost {
         look(ctx, *db, lock.key());
     }
+    for (db, name) in &located {
+        look(ctx, *db, name);
+    }
     // What is found is registered as another lock, and the one that was lost is gone.
-    if state(|state| state.registry.at_large().is_empty()) {
+    if !state(|state| state.registry.has_lost()) {
         ctx.select(home);
         return;
     }
+    let is_primary = ctx.flags().is_primary();
     let mut db = 0;
     while ctx.select(db) {
-        for (name, _) in scan::unregistered(ctx) {
+        for (name, lock) in scan::unregistered(ctx) {
             look(ctx, db, &name);
+            if !is_primary && Registry::is_at_large(&lock) {
+                // Past its deadline, and not this server's to delete: the primary may give it another.
+                state(|state| state.registry.locate(db, name, &lock));
+            }
         }
         db = db.saturating_add(1);
     }

@@ -13,6 +13,7 @@ use std::ops::Bound;
 use super::Bytes;
 use super::bulk_sort::{Heads, Sorted};
 use super::lock::{Lock, PLACE_MAX};
+use super::outcome::swapped;
 use super::shelves::{self, ByHolder, ByKey, Order, Shelves};
 
 /// Locks that may be out of order before the oldest of them are put in order.
@@ -39,9 +40,11 @@ const DEAD: u16 = PLACE_MAX - 2;
 const ADRIFT: u16 = PLACE_MAX - 3;
 /// Was registered once; neither registered nor noted any more.
 const REMOVED: u16 = PLACE_MAX - 4;
+/// Noted as such a one, and found under a name where it can't be registered now.
+const LOCATED: u16 = PLACE_MAX - 5;
 
 /// Every index of `fresh` is another place than these.
-const _: () = assert!(FRESH_MAX < REMOVED as usize);
+const _: () = assert!(FRESH_MAX < LOCATED as usize);
 
 /// The locks of one database.
 #[derive(Debug, Default)]
@@ -67,7 +70,7 @@ impl Db {
     /// Returns whether it was here.
     fn remove(&mut self, lock: &Lock) -> bool {
         match lock.place() {
-            NOWHERE | ADRIFT | DEAD | REMOVED => return false,
+            NOWHERE | ADRIFT | LOCATED | DEAD | REMOVED => return false,
             SETTLED => {
                 lock.set_place(DEAD);
                 self.dead.push(lock.clone());
@@ -286,6 +289,8 @@ pub struct Registry {
     /// database where it was.
     adrift: Vec<(i32, Lock)>,
     adrift_limit: usize,
+    /// Those among them that lie where they look gone: on a replica, past the deadline, which their primary may yet change.
+    located: Vec<(i32, Vec<u8>, Lock)>,
     /// What the locks that were loaded begin with.
     loaded: Heads,
 }
@@ -320,7 +325,7 @@ impl Registry {
 
     /// Whether the lock is registered, and so lies under its own name.
     pub fn is_registered(lock: &Lock) -> bool {
-        !matches!(lock.place(), NOWHERE | ADRIFT | DEAD | REMOVED)
+        !matches!(lock.place(), NOWHERE | ADRIFT | LOCATED | DEAD | REMOVED)
     }
 
     /// Whether the lock has never been registered and never been unlinked: it was loaded.
@@ -341,6 +346,7 @@ impl Registry {
         let unseen = self.adrift.iter().filter(|(at, lock)| is_here(*at, lock) && !lock.is_gone()).count();
         let registered = if db < 0 { self.registered() } else { self.len(db) };
         let remains = if db < 0 {
+            self.located.drain(..).for_each(|(.., lock)| lock.set_place(ADRIFT));
             self.forget_adrift();
             std::mem::take(&mut self.dbs)
         } else {
@@ -359,13 +365,8 @@ impl Registry {
             self.dbs.resize_with(greater.saturating_add(1), || None);
         }
         self.dbs.swap(a, b);
-        for (db, _) in &mut self.adrift {
-            match usize::try_from(*db) {
-                Ok(at) if at == a => *db = b as i32,
-                Ok(at) if at == b => *db = a as i32,
-                _ => {}
-            }
-        }
+        let dbs = self.adrift.iter_mut().map(|(db, _)| db).chain(self.located.iter_mut().map(|(db, ..)| db));
+        dbs.for_each(|db| *db = swapped(*db, a as i32, b as i32));
     }
 
     /// How many locks `db` holds; those past their deadline and not yet removed by the server count.
@@ -401,8 +402,8 @@ impl Registry {
     /// Notes that the keyspace let a lock's name go: it may be dead in a moment, or live on under another name. False if
     /// that was so before, and nobody has looked at the lock since.
     pub fn note_unlinked(&mut self, db: i32, lock: &Lock) -> bool {
-        let is_news = lock.place() != ADRIFT;
-        let was_noted = matches!(lock.place(), NOWHERE | ADRIFT);
+        let is_news = !matches!(lock.place(), ADRIFT | LOCATED);
+        let was_noted = matches!(lock.place(), NOWHERE | ADRIFT | LOCATED);
         self.remove(db, lock);
         lock.set_place(ADRIFT);
         if !was_noted {
@@ -481,13 +482,33 @@ impl Registry {
         self.adrift.iter().filter(|(_, lock)| Self::is_at_large(lock) && lock.place() != NOWHERE).count()
     }
 
-    /// Nothing is adrift any more: whatever lives has been found and registered.
+    /// Notes under which name of `db` one of them was found that can't be registered there now.
+    pub fn locate(&mut self, db: i32, name: Vec<u8>, lock: &Lock) {
+        if lock.place() != LOCATED {
+            lock.set_place(LOCATED);
+            self.located.push((db, name, lock.clone()));
+        }
+    }
+
+    /// Where these lie, each until it is unlinked again.
+    pub fn located(&mut self) -> Vec<(i32, Vec<u8>)> {
+        self.located.retain(|(.., lock)| lock.place() == LOCATED && !lock.is_gone());
+        self.located.iter().map(|(db, name, _)| (*db, name.clone())).collect()
+    }
+
+    /// Whether one of [`Registry::at_large`] may lie anywhere.
+    pub fn has_lost(&self) -> bool {
+        self.adrift.iter().any(|(_, lock)| Self::is_at_large(lock) && lock.place() != LOCATED)
+    }
+
+    /// Nothing is adrift any more but what was located: whatever else lives has been found and registered.
     pub fn forget_adrift(&mut self) {
-        for (_, lock) in self.adrift.drain(..) {
+        self.adrift.retain(|(_, lock)| {
             if lock.place() == ADRIFT {
                 lock.set_place(REMOVED);
             }
-        }
+            lock.place() == LOCATED && !lock.is_gone()
+        });
         self.adrift.shrink_to(SPARE);
     }
 }

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use crate::support::{Conn, PATIENCE, Server, cmd, compile_c, int, items, map, server_kind, wait_until};
+use crate::support::{
+    Conn, PATIENCE, Server, cmd, compile_c, int, items, map, server_kind, wait_for_offset_equal, wait_until,
+};
 
 static CLOCK: LazyLock<PathBuf> = LazyLock::new(|| compile_c("clock.c"));
 
@@ -105,6 +107,56 @@ fn a_lock_from_two_days_ahead_is_loaded_and_replicated_and_not_restored() {
     assert_eq!(replica.lock_states(), server.lock_states());
     there.ok(cmd("REPLICAOF NO ONE"));
     assert!(there.granted("PRLOCK.CLAIM another PX 60000").fence > fence);
+}
+
+/// What looks past its deadline on a replica whose clock is ahead is its primary's to end or to prolong: until then it is
+/// left out, and then it is listed under whatever name it has, without a walk over the keyspace for each list.
+#[test]
+fn a_replica_ahead_of_its_primary_lists_what_the_primary_prolongs() {
+    let primary = Server::start();
+    for (db, read_only) in [(0, "yes"), (3, "no")] {
+        let replica = Server::builder()
+            .env("LD_PRELOAD", &CLOCK.display().to_string())
+            .config("replica-read-only", read_only)
+            .start();
+        let mut there = replica.conn();
+        there.select(db);
+        jump(&replica, &mut there, 3_600);
+        there.ok(("REPLICAOF", "127.0.0.1", primary.port()));
+        replica.wait_in_sync_with(&primary);
+        let mut conn = primary.conn();
+        conn.select(db);
+        for key in ["stays", "renamed", "moved"] {
+            conn.claim_px(key, 600_000);
+        }
+        conn.ok(("RENAME", "renamed", "another"));
+        let payload = crate::support::bytes(&conn.ok(("DUMP", "stays")));
+        conn.ok(("RESTORE", "restored", 600_000, payload));
+        conn.ok(("MOVE", "moved", 5));
+        wait_for_offset_equal(&primary, &replica);
+        for _ in 0..2 {
+            assert_eq!(there.list(), Vec::<String>::new());
+        }
+        // Renamed once more after it was found.
+        conn.ok(("RENAME", "another", "third"));
+        wait_for_offset_equal(&primary, &replica);
+        assert_eq!(there.list(), Vec::<String>::new());
+        assert_eq!(replica.stat("held"), 4);
+        conn.ok(("PEXPIRE", "third", 36_000_000));
+        conn.ok(("PERSIST", "restored"));
+        conn.ok(("PEXPIRE", "stays", 36_000_000));
+        wait_for_offset_equal(&primary, &replica);
+        assert_eq!(there.list(), ["restored", "stays", "third"]);
+        conn.select(5);
+        conn.ok(("PERSIST", "moved"));
+        wait_for_offset_equal(&primary, &replica);
+        there.select(5);
+        assert_eq!(there.list(), ["moved"]);
+        replica.assert_locks_agree();
+        conn.ok(("FLUSHALL",));
+        wait_for_offset_equal(&primary, &replica);
+        assert_eq!((there.list(), replica.stat("held")), (Vec::new(), 0));
+    }
 }
 
 /// A payload is held against the clock as it is now, and not as it was when a payload came before: it may have been set back.
