@@ -13,6 +13,9 @@ use crate::commands::COMMANDS;
 /// The module's version as the server prints it: 1.2.3 is 10203.
 const VERSION: c_int = 100;
 const API_VERSION: c_int = 1;
+/// What Redis 7.0.0 to 7.0.2 lack.
+const NO_NAMES: &str = "prlock: this server does not tell the names of connections, as Redis does from 7.0.3 on: \
+     a claim without HOLDER has no holder";
 
 /// What the server calls when it loads the module.
 ///
@@ -43,6 +46,10 @@ fn load(ctx: *mut RedisModuleCtx, args: &Args<'_>) -> Result<(), &'static str> {
     let ensure = |done: bool, why| if done { Ok(()) } else { Err(why) };
     ensure(has_api(), "prlock: this server is too old; Redis 7.0, Valkey 8.1 or later is needed")?;
     let max_ttl_ms = config::from_arguments(args)?;
+    // SAFETY: the table was just filled, by this thread.
+    if unsafe { raw::RedisModule_GetClientNameById }.is_none() {
+        log(Level::Warning, NO_NAMES);
+    }
     let options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
         | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
         | imports::option();

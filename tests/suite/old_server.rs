@@ -34,6 +34,18 @@ fn a_server_that_is_too_old_is_refused_with_a_line_in_the_log() {
     }
 }
 
+/// Redis 7.0.0 to 7.0.2: what they lack is said, and the load goes on.
+#[test]
+fn a_server_that_does_not_tell_names_is_served_with_a_line_in_the_log() {
+    let line = "warning: prlock: this server does not tell the names of connections, as Redis does from 7.0.3 on: a claim \
+                without HOLDER has no holder";
+    for (missing, is_told) in [("RedisModule_GetClientNameById", true), ("no such function", false)] {
+        let printed = String::from_utf8_lossy(&load_without(&[missing]).stdout).into_owned();
+        assert_eq!(printed.lines().any(|printed| printed == line), is_told, "{missing}: {printed}");
+        assert!(printed.contains("a function was called"), "{missing}: {printed}");
+    }
+}
+
 /// The program itself: with every function there, the module goes on to use them.
 #[test]
 fn a_server_with_every_function_is_not_too_old() {
