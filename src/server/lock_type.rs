@@ -169,10 +169,12 @@ fn loaded(io: *mut RedisModuleIO, grant: &Grant<'_>, made: impl FnOnce(&[u8], Op
     Some(lock)
 }
 
-/// Whether the payload was sent by RESTORE on a primary, and not read from a file or the primary.
+/// Whether the payload was sent by RESTORE on a primary, and not read from a file or the primary. On a replica that takes
+/// writes of its own clients nothing tells theirs from the primary's here, and to refuse the primary's would make copies
+/// differ.
 fn comes_from_a_client() -> bool {
     let flags = timer::detached().flags();
-    flags.is_primary() && !flags.is_loading() && !flags.is_replicated()
+    flags.is_primary() && !flags.is_loading()
 }
 
 /// Called in the forked child of BGREWRITEAOF, where the AOF is all commands. The server adds the deadline itself.
