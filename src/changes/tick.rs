@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::{free, wake};
 use crate::locks::lock::Lock;
-use crate::locks::state::{Job, Unheard};
+use crate::locks::state::{Job, State, Unheard};
 use crate::server::clock;
 use crate::server::ctx::Ctx;
 use crate::server::key::Key;
@@ -23,6 +23,7 @@ const PATROL_KEYS: usize = 64;
 
 /// Called by the timer.
 pub fn tick(ctx: Ctx<'_>) {
+    state(State::no_flush_runs);
     let may_write = ctx.may_write();
     if may_write {
         look_at_named(ctx);
@@ -71,6 +72,7 @@ pub fn tick(ctx: Ctx<'_>) {
 
 /// Called behind a command that has changed, or may have changed, keys that somebody waits for.
 pub fn after_command(ctx: Ctx<'_>) {
+    state(State::no_flush_runs);
     if !ctx.may_write() {
         return;
     }

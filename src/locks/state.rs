@@ -60,8 +60,10 @@ pub struct State {
     /// Where and when (monotonic ms) the last lock was unlinked that nothing has explained yet: an expiry and an eviction
     /// say so right after.
     pub last_unlinked: Option<(u64, i64)>,
-    /// `stats.deleted` and `stats.expired` when the load began that goes on now.
+    /// `deleted` and `stats.expired` when the load began that goes on now.
     ends_before_load: (u64, u64),
+    /// `deleted` before everything was flushed by the command that still runs: it may do that to load next.
+    deleted_before_flush: Option<u64>,
     hasher: RandomState,
 }
 
@@ -84,9 +86,26 @@ impl State {
         }
     }
 
-    /// A load begins. The ends of locks that an append-only file repeats are those of an earlier life, and not to be counted.
-    pub fn load_began(&mut self) {
-        self.ends_before_load = (self.stats.deleted, self.stats.expired);
+    /// How many locks were deleted from outside. A rename looks like a deletion until the lock is found again.
+    fn deleted(&self) -> u64 {
+        self.stats.deleted.saturating_sub(self.registry.unlinked_at_large() as u64)
+    }
+
+    /// All databases of a server that counts what becomes of its locks are about to be flushed.
+    pub fn flush_of_all_begins(&mut self) {
+        self.deleted_before_flush = Some(self.deleted());
+    }
+
+    /// No command runs any more that flushed all.
+    pub fn no_flush_runs(&mut self) {
+        self.deleted_before_flush = None;
+    }
+
+    /// A load begins; `counts` as in [`State::load_ended`]. The ends of locks that an append-only file repeats are those of an
+    /// earlier life, and what DEBUG RELOAD flushes comes back: neither is to be counted.
+    pub fn load_began(&mut self, counts: bool) {
+        let deleted = if counts { self.deleted() } else { self.stats.deleted };
+        self.ends_before_load = (self.deleted_before_flush.take().unwrap_or(deleted), self.stats.expired);
     }
 
     /// And has ended. `counts`: this server counts what becomes of its locks.
@@ -123,8 +142,6 @@ impl State {
     /// The fields of `INFO prlock`: first the gauges, then the counters since the start.
     pub fn fields(&self) -> [(&'static CStr, u64); 21] {
         let stats = &self.stats;
-        // A rename looks like a deletion until the lock is found again.
-        let deleted = stats.deleted.saturating_sub(self.registry.unlinked_at_large() as u64);
         [
             (c"held", self.registry.total() as u64),
             (c"waiters", self.waiting.total() as u64),
@@ -146,7 +163,7 @@ impl State {
             (c"lingered", stats.lingered),
             (c"expired", stats.expired),
             (c"evicted", stats.evicted),
-            (c"deleted", deleted),
+            (c"deleted", self.deleted()),
         ]
     }
 }

@@ -79,6 +79,9 @@ unsafe extern "C" fn flushed(ctx: *mut RedisModuleCtx, _event: RedisModuleEvent,
             doom_unregistered(ctx, db);
         }
         let cleared = state(|state| {
+            if counts && db < 0 {
+                state.flush_of_all_begins();
+            }
             let cleared = state.registry.clear(db);
             if counts {
                 state.stats.deleted = state.stats.deleted.saturating_add(cleared.count as u64);
@@ -90,7 +93,7 @@ unsafe extern "C" fn flushed(ctx: *mut RedisModuleCtx, _event: RedisModuleEvent,
             // If there can be no thread, this drops it here and now.
             let _ = std::thread::Builder::new().name("prlock-drop".to_owned()).spawn(move || drop(cleared));
         }
-    } else if state(|state| state.waiting.mark_db(db)) {
+    } else if state(|state| state.waiting.mark_db(db)) || db < 0 {
         soon::ask();
     }
 }
@@ -125,12 +128,12 @@ unsafe extern "C" fn swapped(_ctx: *mut RedisModuleCtx, _event: RedisModuleEvent
 
 unsafe extern "C" fn loading(ctx: *mut RedisModuleCtx, _event: RedisModuleEvent, when: u64, _data: *mut c_void) {
     stream::set_needed();
+    // SAFETY: the context of this call.
+    let counts = unsafe { Ctx::new(ctx) }.flags().is_primary();
     if when == raw::REDISMODULE_SUBEVENT_LOADING_ENDED || when == raw::REDISMODULE_SUBEVENT_LOADING_FAILED {
-        // SAFETY: the context of this call.
-        let counts = unsafe { Ctx::new(ctx) }.flags().is_primary();
         state(|state| state.load_ended(counts));
     } else {
-        state(State::load_began);
+        state(|state| state.load_began(counts));
     }
 }
 

@@ -349,3 +349,24 @@ fn a_fence_ahead_of_the_clock_is_taken_in_wherever_it_comes_from() {
         assert!(replica.conn().claim("next") as u64 > ahead, "a new primary");
     }
 }
+
+/// DEBUG RELOAD empties the server on its way. Nothing of that is an end of a lock.
+#[test]
+fn a_reload_ends_no_lock() {
+    let server = Server::start();
+    let mut conn = server.conn();
+    for key in ["a", "b", "c"] {
+        conn.claim(key);
+    }
+    conn.ok(("RENAME", "c", "d"));
+    for _ in 0..2 {
+        conn.ok(("DEBUG", "RELOAD"));
+        assert_eq!((server.stat("held"), server.stat("deleted"), server.stat("expired")), (3, 0, 0));
+        assert_eq!(conn.list(), ["a", "b", "d"]);
+    }
+    // And what ends before it counts as ever.
+    conn.ok(("DEL", "a"));
+    conn.ok(("FLUSHALL",));
+    conn.ok(("DEBUG", "RELOAD"));
+    assert_eq!((server.stat("held"), server.stat("deleted")), (0, 3));
+}
