@@ -216,7 +216,7 @@ fn a_slot_that_leaves_ends_the_wait_also_where_writes_are_refused() {
     wait_until("the cluster is up", PATIENCE, || {
         text(&conn.ok(cmd("CLUSTER INFO"))).contains("cluster_state:ok").then_some(())
     });
-    conn.granted("PRLOCK.CLAIM k PX 500 TOKEN t");
+    conn.granted("PRLOCK.CLAIM k PX 2000 TOKEN t");
     let mut waiter = server.waits("PRLOCK.CLAIM k PX 60000 TOKEN w BLOCK 0");
     let until_ms = conn.int("PEXPIRETIME k");
     conn.ok(cmd("CONFIG SET min-replicas-to-write 1"));

@@ -142,8 +142,11 @@ fn an_outsiders_deadline_is_heeded() {
     for (ttl_ms, outsiders_ms) in [(60_000, 300), (2_000, 2_500)] {
         conn.granted(&format!("PRLOCK.CLAIM k PX {ttl_ms} TOKEN a"));
         let mut waiter = server.waits("PRLOCK.CLAIM k PX 60000 TOKEN w BLOCK 0");
-        assert_eq!(conn.int(&format!("PEXPIRE k {outsiders_ms}")), 1);
-        let deadline = conn.int("PEXPIRETIME k");
+        // At once, so that it is not the waiter's own deadline however long this takes.
+        let mut both = redis::pipe();
+        both.atomic().cmd("PEXPIRE").arg("k").arg(outsiders_ms).cmd("PEXPIRETIME").arg("k");
+        let (set, deadline): (i64, i64) = both.query(&mut conn).expect("a deadline");
+        assert_eq!(set, 1);
         assert!(granted_at_ms(waiter.granted().fence) > deadline);
         assert_eq!(conn.int("PRLOCK.RELEASE k w"), 1);
     }
@@ -168,9 +171,13 @@ fn lateness(server: &Server, rounds: usize, prepare: impl Fn(&mut Conn, usize) -
         let mut waiter = server.waits("PRLOCK.CLAIM k PX 60000 TOKEN w BLOCK 0");
         let deadline = prepare(&mut conn, round);
         let at_ms = granted_at_ms(waiter.granted().fence);
-        // In the very ms of the deadline the active expiry of Redis 8 takes it for past.
-        assert!(at_ms >= deadline, "granted {} ms early", deadline - at_ms);
-        late.push(at_ms - deadline);
+        // Where this test was held up until the deadline was past, it has read that of the grant: such a round tells
+        // nothing.
+        if deadline - at_ms < 10_000 {
+            // In the very ms of the deadline the active expiry of Redis 8 takes it for past.
+            assert!(at_ms >= deadline, "granted {} ms early", deadline - at_ms);
+            late.push(at_ms - deadline);
+        }
         assert_eq!(conn.int("PRLOCK.RELEASE k w"), 1);
     }
     late
