@@ -379,3 +379,30 @@ fn a_lock_restored_found_and_renamed_is_one() {
     assert_eq!(pair.registry.total(), 3);
     pair.check(WALKS);
 }
+
+/// What a replica finds where it can't register it yet is known until it goes, and not looked for again before it is renamed.
+#[test]
+fn what_was_located_is_known_until_it_goes() {
+    for late in [false, true] {
+        let mut pair = pair_with(3);
+        pair.run(&Step::Move { db: 0, from: 0, count: 3, to: 1 });
+        assert!(pair.registry.has_lost());
+        let found = pair.at(1).clone();
+        for (key, lock) in found.iter().chain(&found) {
+            pair.registry.locate(1, key.clone(), lock);
+        }
+        assert!(!pair.registry.has_lost());
+        pair.registry.forget_adrift();
+        assert_eq!((pair.registry.total(), pair.registry.at_large().len()), (3, 3));
+        pair.run(&Step::Swap { a: 1, b: 2 });
+        let due: Vec<(i32, Vec<u8>)> = found.keys().map(|key| (2, key.clone())).collect();
+        assert_eq!(pair.registry.located(), due);
+        pair.run(&Step::Move { db: 2, from: 0, count: 1, to: 0 });
+        assert!(pair.registry.has_lost());
+        assert_eq!((pair.registry.total(), pair.registry.located().len()), (3, 2));
+        pair.run(&Step::Flush { db: -1, late });
+        assert_eq!((pair.registry.total(), pair.registry.located().len()), (0, 0));
+        assert!(!pair.registry.has_lost());
+        pair.check(WALKS);
+    }
+}
