@@ -1,6 +1,7 @@
 /* Another module: `caller.run command argument...` runs a command through the module API, as nobody's user and without a
  * connection behind it; `!` lets what it replicates through. `caller.remove xkey` removes `key` by the functions for keys,
- * a name that no command says. The functions are asked for by name, so that no header of the server is needed. */
+ * a name that no command says. `caller.empties key` deletes a key and then says whether it is there. The functions are asked
+ * for by name, so that no header of the server is needed. */
 #include <stddef.h>
 
 typedef struct RedisModuleCtx RedisModuleCtx;
@@ -44,6 +45,17 @@ static int removes(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     return ReplyWithLongLong(ctx, 1);
 }
 
+static int empties(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
+    if (argc != 2) return ReplyWithError(ctx, "ERR which key?");
+    RedisModuleCallReply *reply = Call(ctx, "DEL", "!s", argv[1]);
+    if (reply) FreeCallReply(reply);
+    reply = Call(ctx, "EXISTS", "s", argv[1]);
+    if (!reply) return ReplyWithError(ctx, "ERR no reply");
+    ReplyWithCallReply(ctx, reply);
+    FreeCallReply(reply);
+    return 0;
+}
+
 int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     /* The first field of a context gives the functions of the API. */
     int (*get_api)(const char *, void *) = (int (*)(const char *, void *))((void **)ctx)[0];
@@ -64,5 +76,6 @@ int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) 
     get_api("RedisModule_ReplyWithLongLong", (void *)&ReplyWithLongLong);
     SetModuleAttribs(ctx, "caller", 1, 1);
     return CreateCommand(ctx, "caller.run", run, "write", 0, 0, 0) ||
-           CreateCommand(ctx, "caller.remove", removes, "write", 0, 0, 0);
+           CreateCommand(ctx, "caller.remove", removes, "write", 0, 0, 0) ||
+           CreateCommand(ctx, "caller.empties", empties, "write", 0, 0, 0);
 }

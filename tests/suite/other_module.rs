@@ -118,6 +118,20 @@ fn a_key_that_another_module_removes_goes_to_the_first_who_waits() {
     server.wait_nobody_waits();
 }
 
+/// What another module's command does is one step: nobody is granted a key in the middle of it.
+#[test]
+fn nobody_is_granted_a_key_within_another_modules_command() {
+    let server = server();
+    let mut conn = server.conn();
+    for held in ["PRLOCK.CLAIM k PX 60000 TOKEN a", "SET k a PX 60000"] {
+        conn.ok(cmd(held));
+        let mut waiter = server.waits("PRLOCK.CLAIM k PX 60000 TOKEN w BLOCK 0");
+        assert_eq!(conn.int("caller.empties k"), 0, "{held}");
+        assert_eq!(waiter.granted().token, b"w", "{held}");
+        assert_eq!(conn.int("PRLOCK.RELEASE k w"), 1, "{held}");
+    }
+}
+
 /// docs/operations.md: what no command tells of is found by looking at the awaited keys in turn, so many at a time that one
 /// of hundreds waits for moments only.
 #[test]
