@@ -245,6 +245,18 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_number_beyond_64_bits_is_none() {
+        let with_last = |last: u8| {
+            let bytes = [&[0xff; 9][..], &[last]].concat();
+            take_number(&mut &bytes[..])
+        };
+        assert_eq!(with_last(1), Some(u64::MAX));
+        for last in [0, 2, 3, 0x7f, 0x81, 0xff] {
+            assert_eq!(with_last(last), None, "{last}");
+        }
+    }
+
     /// A lock as most are: what its form is may never change.
     #[test]
     fn the_form_byte_by_byte() {
