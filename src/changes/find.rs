@@ -24,7 +24,7 @@ pub fn open<'k>(ctx: Ctx<'k>, name: Str<'k>) -> Key<'k> {
 }
 
 /// The same for a command that only reads, which does not count as use.
-pub fn read<'k>(ctx: Ctx<'_>, name: Str<'k>) -> Key<'k> {
+pub fn read<'k>(ctx: Ctx<'k>, name: Str<'k>) -> Key<'k> {
     let mut key = Key::read(ctx, name);
     adopt(ctx, &mut key);
     key

@@ -53,13 +53,13 @@ impl<'c> Key<'c> {
     }
 
     /// Opens a key that no command names: it does not count as use.
-    pub fn look(ctx: Ctx<'_>, name: Str<'c>) -> Self {
+    pub fn look(ctx: Ctx<'c>, name: Str<'c>) -> Self {
         Self::open_raw(ctx.raw(), name, false)
     }
 
     /// The same for a command that only reads. To look removes what is past its deadline, but on a replica that is its
     /// primary's to do, even on one that takes writes of its own clients: there it is asked for reading first.
-    pub fn read(ctx: Ctx<'_>, name: Str<'c>) -> Self {
+    pub fn read(ctx: Ctx<'c>, name: Str<'c>) -> Self {
         if events::is_replica() && ctx.flags().is_writable() && !Self::is_there(ctx, name) {
             return Self { raw: ptr::null_mut(), value: ptr::null_mut(), name, ctx: PhantomData };
         }

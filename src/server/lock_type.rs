@@ -51,7 +51,9 @@ pub(super) fn is_ours(found: *mut RedisModuleType) -> bool {
 /// Runs `f`, which deletes this lock and does by itself what `unlink` would do. Any other that goes meanwhile, as another
 /// module that is told of the deletion may want, goes as ever.
 pub(super) fn while_deleting(value: *mut c_void, f: impl FnOnce()) {
-    let outer = DELETING.swap(value, Relaxed);
+    // Not `swap`, which waits for other processors' caches: the server makes one callback at a time.
+    let outer = DELETING.load(Relaxed);
+    DELETING.store(value, Relaxed);
     f();
     DELETING.store(outer, Relaxed);
 }
