@@ -20,6 +20,10 @@ const PAUSED_MS: i64 = 5;
 const UNSERVED_MS: i64 = 100;
 /// Keys looked at per tick without a sign that they changed.
 const PATROL_KEYS: usize = 64;
+/// Bytes of their names, after which the rest comes in the next tick: a look reads the name more than once.
+const PATROL_BYTES: usize = 256 * 1024;
+/// After a look-round that took long, for names of many megabytes, none for so many times as long.
+const PATROL_REST: i64 = 20;
 
 /// Called by the timer.
 pub fn tick(ctx: Ctx<'_>) {
@@ -34,6 +38,7 @@ pub fn tick(ctx: Ctx<'_>) {
         (is_due, !is_due && state.waiting.is_empty() && state.ended.is_empty())
     });
     if is_idle {
+        state(|state| state.patrol = None);
         events::watch_turns(false);
         passing::watch(false);
         return;
@@ -178,18 +183,25 @@ fn look_at_named(ctx: Ctx<'_>) {
 /// Looks at some keys that nothing was heard of: another module may have changed them through the API, and a transaction
 /// may have named more of them than are remembered.
 fn patrol(ctx: Ctx<'_>) {
+    let start_ms = clock::monotonic_ms();
     let places = state(|state| {
-        if state.waiting.is_empty() {
+        if state.waiting.is_empty() || start_ms < state.patrol_from_ms {
             return Vec::new();
         }
-        let places = state.waiting.around(state.patrol.as_ref(), PATROL_KEYS);
+        let places = state.waiting.around(state.patrol.as_ref(), PATROL_KEYS, PATROL_BYTES);
         state.patrol = places.last().cloned();
         places
     });
+    if places.is_empty() {
+        return;
+    }
     for (db, key) in places {
         // What it finds to grant is left to the next tick, which asks whether it may.
         wake::look(ctx, db, &key);
     }
+    let end_ms = clock::monotonic_ms();
+    let rest_ms = end_ms.saturating_sub(start_ms).saturating_mul(PATROL_REST);
+    state(|state| state.patrol_from_ms = end_ms.saturating_add(rest_ms));
 }
 
 fn end_waits() {

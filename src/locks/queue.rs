@@ -172,8 +172,12 @@ impl Waiting {
                     if let Some(wake_at_ms) = queue.wake_at_ms {
                         self.wakes.remove(&(wake_at_ms, (waiter.db, waiter.key.clone())));
                     }
+                    let is_lately = queue.is_lately;
                     queues.remove(&waiter.key);
                     self.names.remove(&waiter.key);
+                    if is_lately {
+                        self.lately.retain(|(db, key)| (*db, key) != (waiter.db, &waiter.key));
+                    }
                 }
             }
             if queues.is_empty() {
@@ -410,11 +414,18 @@ impl Waiting {
         [end, wake].into_iter().flatten().min().map(|ms| ms.max(0))
     }
 
-    /// The `count` queues behind `place`, and from the start again: for a look at keys that change without a sign.
-    pub fn around(&self, place: Option<&Place>, count: usize) -> Vec<Place> {
+    /// The `count` queues behind `place`, and from the start again: for a look at keys that change without a sign. Fewer, but
+    /// at least one, if their names have `bytes` or more.
+    pub fn around(&self, place: Option<&Place>, count: usize, bytes: usize) -> Vec<Place> {
+        let mut named = 0_usize;
+        let within = |place: &Place| {
+            let is_within = named < bytes.max(1);
+            named = named.saturating_add(place.1.len());
+            is_within
+        };
         let all = || self.queues.iter().flat_map(|(db, queues)| queues.keys().map(move |key| (*db, key.clone())));
         match place {
-            None => all().take(count).collect(),
+            None => all().take(count).take_while(within).collect(),
             Some((db, key)) => {
                 let behind = self.queues.get(db).into_iter().flat_map(|queues| {
                     use std::ops::Bound::{Excluded, Unbounded};
@@ -425,7 +436,7 @@ impl Waiting {
                     .range(db.saturating_add(1)..)
                     .flat_map(|(db, queues)| queues.keys().map(move |key| (*db, key.clone())));
                 let queues: usize = self.queues.values().map(BTreeMap::len).sum();
-                behind.chain(later).chain(all()).take(count.min(queues)).collect()
+                behind.chain(later).chain(all()).take(count.min(queues)).take_while(within).collect()
             }
         }
     }

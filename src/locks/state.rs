@@ -57,6 +57,8 @@ pub struct State {
     pub importing: BTreeSet<u32>,
     /// The last key that was looked at without a sign of change.
     pub patrol: Option<Place>,
+    /// When the next such look may be, monotonic ms.
+    pub patrol_from_ms: i64,
     /// Where and when (monotonic ms) the last lock was unlinked that nothing has explained yet: an expiry and an eviction
     /// say so right after.
     pub last_unlinked: Option<(u64, i64)>,

@@ -103,6 +103,34 @@ fn one_release_is_one_grant() {
     assert!(waiters[1..].iter_mut().step_by(97).all(|raw| raw.reply_within(Duration::ZERO).is_none()));
 }
 
+/// What the server takes of a processor during this time, in percent.
+fn share(server: &Server, span: Duration) -> f64 {
+    let (start, before) = (Instant::now(), server.processor_ms());
+    std::thread::sleep(span);
+    (server.processor_ms() - before) / (start.elapsed().as_secs_f64() * 10.0)
+}
+
+/// Whoever waits for keys with names of megabytes costs the others little while nothing happens: the look at them is not
+/// begun again at once. It was the half of a processor for one name of a hundred megabytes, and all of it for many of one.
+#[test]
+fn names_of_megabytes_cost_little_while_nothing_happens() {
+    const MEGABYTE: usize = 1 << 20;
+    for (count, len) in [(1, 48 * MEGABYTE), (48, MEGABYTE)] {
+        let server = Server::start();
+        let mut conn = server.conn();
+        let name = |number: usize| "x".repeat(len) + &number.to_string();
+        for number in 0..count {
+            conn.ok(("PRLOCK.CLAIM", name(number), "PX", 600_000, "TOKEN", "a"));
+        }
+        let waiters = crowd(&server, count, name);
+        let span = Duration::from_secs(2);
+        let taken = share(&server, span).min(share(&server, span));
+        println!("{count} names of {} MB: {taken:.1} % of a processor", len / MEGABYTE);
+        assert!(taken < 15.0, "{taken} % of a processor for {count} names of {len} bytes");
+        drop(waiters);
+    }
+}
+
 /// Ten thousand keys with one waiter each, and nothing happens: nearly nothing is what it costs.
 #[test]
 fn ten_thousand_queues_cost_nearly_nothing_while_nothing_happens() {
@@ -115,11 +143,7 @@ fn ten_thousand_queues_cost_nearly_nothing_while_nothing_happens() {
     }
     let () = pipeline.query(&mut conn).expect("locks");
     let waiters = crowd(&server, KEYS, |number| format!("k{number}"));
-    let share = |span: Duration| {
-        let (start, before) = (Instant::now(), server.processor_ms());
-        std::thread::sleep(span);
-        (server.processor_ms() - before) / (start.elapsed().as_secs_f64() * 10.0)
-    };
+    let share = |span| share(&server, span);
     let waiting = share(Duration::from_secs(1)).min(share(Duration::from_secs(1)));
     // All of them are granted at once, and each one once.
     conn.ok(("FLUSHALL",));

@@ -191,7 +191,7 @@ impl World {
             self.serve(&(db, key.to_vec()));
         }
         // The patrol, over everything.
-        for (db, key) in self.waiting.around(None, usize::MAX) {
+        for (db, key) in self.waiting.around(None, usize::MAX, usize::MAX) {
             self.serve(&(db, key.to_vec()));
         }
         while let Some(id) = self.waiting.ended(self.monotonic_ms) {
@@ -361,9 +361,13 @@ proptest! {
         prop_assert_eq!(world.ends.len(), world.handles);
     }
 
-    /// The patrol looks at every queue within a round, and at none twice.
+    /// The patrol looks at every queue within a round, and at none twice, so many keys or bytes at a time.
     #[test]
-    fn the_patrol_comes_around(keys in prop::collection::btree_set((0i32..3, 0u8..40), 1..60), count in 1usize..20) {
+    fn the_patrol_comes_around(
+        keys in prop::collection::btree_set((0i32..3, 0u8..40), 1..60),
+        count in 1usize..20,
+        bytes in 0usize..20,
+    ) {
         let mut waiting = Waiting::default();
         for (handle, (db, key)) in keys.iter().enumerate() {
             let wish = Wish { token: None, holder: Box::default(), ttl_ms: 1, linger_ms: None, connection_id: None, user: None };
@@ -372,8 +376,9 @@ proptest! {
         let mut place: Option<Place> = None;
         let mut seen = Vec::new();
         while seen.len() < keys.len() {
-            let places = waiting.around(place.as_ref(), count);
-            prop_assert_eq!(places.len(), count.min(keys.len()));
+            let places = waiting.around(place.as_ref(), count, bytes);
+            // Each name has one byte.
+            prop_assert_eq!(places.len(), count.min(keys.len()).min(bytes.max(1)));
             place = places.last().cloned();
             seen.extend(places);
         }
@@ -382,6 +387,19 @@ proptest! {
         let all: Vec<Place> = keys.iter().map(|(db, key)| (*db, Arc::from([*key]))).collect();
         prop_assert_eq!(seen, all);
     }
+}
+
+/// Names can have many megabytes: they go with the last who waits for them, also if others wait on.
+#[test]
+fn no_name_is_kept_that_nobody_waits_for() {
+    let mut waiting = Waiting::default();
+    let wish =
+        || Wish { token: None, holder: Box::default(), ttl_ms: 1, linger_ms: None, connection_id: None, user: None };
+    waiting.join(0, b"other", wish(), Handle::numbered(1), None);
+    let id = waiting.join(0, b"k", wish(), Handle::numbered(2), None);
+    waiting.suspect(0, b"k");
+    let key = waiting.leave(id).expect("it waits").key;
+    assert_eq!(Arc::strong_count(&key), 1);
 }
 
 #[test]
