@@ -31,6 +31,9 @@ pub fn tick(ctx: Ctx<'_>) {
     let may_write = ctx.may_write();
     if may_write {
         look_at_named(ctx);
+    } else if wake::is_anyone_waiting() && !ctx.flags().is_writable() {
+        // They came while this replica took writes (`replica-read-only no`), and it will grant nothing any more.
+        wake::fail_everybody(wake::DEMOTED);
     }
     let (is_due, is_idle) = state(|state| {
         state.waiting.mark_lapsed(clock::wall().ms(), STEPS_MAX);

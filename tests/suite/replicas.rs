@@ -240,6 +240,24 @@ fn on_a_writable_replica_an_expired_lock_is_free() {
     }
 }
 
+/// Whoever waits at a replica that took writes, and takes none any more, is told, as at a primary that became a replica.
+#[test]
+fn whoever_waits_when_a_replica_takes_no_writes_any_more_is_told() {
+    let server = Server::start();
+    let replica = server.replica();
+    let mut conn = replica.conn();
+    conn.ok(cmd("CONFIG SET replica-read-only no"));
+    conn.granted("PRLOCK.CLAIM k PX 600000 TOKEN a");
+    conn.ok(cmd("SET s a"));
+    let mut waiters = ["k", "s"].map(|key| replica.waits(&format!("PRLOCK.CLAIM {key} PX 60000 BLOCK 0")));
+    conn.ok(cmd("CONFIG SET replica-read-only yes"));
+    for waiter in &mut waiters {
+        let error = waiter.reply(PATIENCE).expect_err("an error");
+        assert!(error.starts_with("UNBLOCKED "), "{error}");
+    }
+    replica.wait_nobody_waits();
+}
+
 #[test]
 fn a_promoted_replica_carries_on() {
     let primary = Server::start();
