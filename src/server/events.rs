@@ -94,7 +94,13 @@ unsafe extern "C" fn flushed(ctx: *mut RedisModuleCtx, _event: RedisModuleEvent,
             let _ = std::thread::Builder::new().name("prlock-drop".to_owned()).spawn(move || drop(cleared));
         }
     } else if state(|state| state.waiting.mark_db(db)) || db < 0 {
-        soon::ask();
+        if is_replica() {
+            // Not here and now: it may be the emptying before a full synchronisation. Valkey 8.1 says only behind it that it
+            // loads, runs jobs in between, and ends at a key that is there before it is loaded.
+            timer::arm(0);
+        } else {
+            soon::ask();
+        }
     }
 }
 

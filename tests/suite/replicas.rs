@@ -258,6 +258,30 @@ fn whoever_waits_when_a_replica_takes_no_writes_any_more_is_told() {
     replica.wait_nobody_waits();
 }
 
+/// At a replica that takes writes, a full synchronisation takes its own locks away, and those who wait for these are
+/// served behind it. Who waits for a lock of the primary goes on waiting. Valkey 8.1 was granted that one too, between the
+/// emptying and the load, and ended at the key that it was about to load.
+#[test]
+fn whoever_waits_at_a_writable_replica_is_served_behind_a_full_synchronisation() {
+    let primary = Server::start();
+    let replica = primary.replica_with(|plan| plan.config("replica-read-only", "no"));
+    let (mut there, mut here) = (primary.conn(), replica.conn());
+    there.granted("PRLOCK.CLAIM theirs PX 600000 TOKEN a");
+    wait_for_offset_equal(&primary, &replica);
+    here.granted("PRLOCK.CLAIM own PX 600000 TOKEN a");
+    here.ok(cmd("SET string a"));
+    let [mut own, mut string, mut theirs] =
+        ["own", "string", "theirs"].map(|key| replica.waits(&format!("PRLOCK.CLAIM {key} PX 60000 TOKEN w BLOCK 0")));
+    there.ok(cmd("DEBUG CHANGE-REPL-ID"));
+    there.ok(cmd("CLIENT KILL TYPE replica"));
+    assert_eq!((own.granted().token, string.granted().token), (b"w".to_vec(), b"w".to_vec()));
+    wait_until("the link is up", PATIENCE, || (replica.find_info_field("master_link_status")? == "up").then_some(()));
+    assert_eq!(here.lock_number("theirs", "waiters"), 1);
+    there.ok(cmd("DEL theirs"));
+    assert_eq!(theirs.granted().token, b"w");
+    replica.assert_locks_agree();
+}
+
 #[test]
 fn a_promoted_replica_carries_on() {
     let primary = Server::start();
