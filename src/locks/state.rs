@@ -62,6 +62,8 @@ pub struct State {
     /// Where and when (monotonic ms) the last lock was unlinked that nothing has explained yet: an expiry and an eviction
     /// say so right after.
     pub last_unlinked: Option<(u64, i64)>,
+    /// The server is a replica: it counts no ends of locks.
+    is_replica: bool,
     /// `deleted` and `stats.expired` when the load began that goes on now.
     ends_before_load: (u64, u64),
     /// `deleted` before everything was flushed by the command that still runs: it may do that to load next.
@@ -88,9 +90,21 @@ impl State {
         }
     }
 
-    /// How many locks were deleted from outside. A rename looks like a deletion until the lock is found again.
+    /// How many locks a rename hides, that were counted as deleted and are to be until they are found. A replica counts none.
+    fn hidden(&self) -> u64 {
+        if self.is_replica { 0 } else { self.registry.unlinked_at_large() as u64 }
+    }
+
+    /// How many locks were deleted from outside.
     fn deleted(&self) -> u64 {
-        self.stats.deleted.saturating_sub(self.registry.unlinked_at_large() as u64)
+        self.stats.deleted.saturating_sub(self.hidden())
+    }
+
+    /// The server is a replica from now on, or none.
+    pub fn set_replica(&mut self, is_replica: bool) {
+        let deleted = self.deleted();
+        self.is_replica = is_replica;
+        self.stats.deleted = deleted.saturating_add(self.hidden());
     }
 
     /// All databases of a server that counts what becomes of its locks are about to be flushed.
@@ -103,20 +117,18 @@ impl State {
         self.deleted_before_flush = None;
     }
 
-    /// A load begins; `counts` as in [`State::load_ended`]. The ends of locks that an append-only file repeats are those of an
+    /// A load begins. The ends of locks that an append-only file repeats are those of an
     /// earlier life, and what DEBUG RELOAD flushes comes back: neither is to be counted.
-    pub fn load_began(&mut self, counts: bool) {
-        let deleted = if counts { self.deleted() } else { self.stats.deleted };
-        self.ends_before_load = (self.deleted_before_flush.take().unwrap_or(deleted), self.stats.expired);
+    pub fn load_began(&mut self) {
+        let deleted = self.deleted_before_flush.take().unwrap_or_else(|| self.deleted());
+        self.ends_before_load = (deleted, self.stats.expired);
     }
 
-    /// And has ended. `counts`: this server counts what becomes of its locks.
-    pub fn load_ended(&mut self, counts: bool) {
+    /// And has ended.
+    pub fn load_ended(&mut self) {
         self.registry.settle_loaded();
-        // What a rename has hidden counts as a deletion until it is found.
-        let hidden = if counts { self.registry.unlinked_at_large() as u64 } else { 0 };
         let (deleted, expired) = self.ends_before_load;
-        self.stats.deleted = deleted.saturating_add(hidden);
+        self.stats.deleted = deleted.saturating_add(self.hidden());
         self.stats.expired = expired;
     }
 

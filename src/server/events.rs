@@ -56,7 +56,7 @@ pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
         }
     }
     // SAFETY: as above.
-    IS_REPLICA.store(!unsafe { Ctx::new(ctx) }.flags().is_primary(), Relaxed);
+    set_replica(!unsafe { Ctx::new(ctx) }.flags().is_primary());
     imports::subscribe(ctx);
     // Not the generic class: it would cost every DEL and EXPIRE of the whole server a call. And on Valkey no class whose
     // event can come from another database than the running command's, as an expiry can (the target of MOVE): Valkey 8.1
@@ -132,14 +132,12 @@ unsafe extern "C" fn swapped(_ctx: *mut RedisModuleCtx, _event: RedisModuleEvent
     }
 }
 
-unsafe extern "C" fn loading(ctx: *mut RedisModuleCtx, _event: RedisModuleEvent, when: u64, _data: *mut c_void) {
+unsafe extern "C" fn loading(_ctx: *mut RedisModuleCtx, _event: RedisModuleEvent, when: u64, _data: *mut c_void) {
     stream::set_needed();
-    // SAFETY: the context of this call.
-    let counts = unsafe { Ctx::new(ctx) }.flags().is_primary();
     if when == raw::REDISMODULE_SUBEVENT_LOADING_ENDED || when == raw::REDISMODULE_SUBEVENT_LOADING_FAILED {
-        state(|state| state.load_ended(counts));
+        state(State::load_ended);
     } else {
-        state(|state| state.load_began(counts));
+        state(State::load_began);
     }
 }
 
@@ -148,10 +146,15 @@ pub(super) fn is_replica() -> bool {
     IS_REPLICA.load(Relaxed)
 }
 
+fn set_replica(is_replica: bool) {
+    IS_REPLICA.store(is_replica, Relaxed);
+    state(|state| state.set_replica(is_replica));
+}
+
 unsafe extern "C" fn role_changed(_ctx: *mut RedisModuleCtx, _event: RedisModuleEvent, role: u64, _data: *mut c_void) {
     stream::set_needed();
     let is_replica = role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA;
-    IS_REPLICA.store(is_replica, Relaxed);
+    set_replica(is_replica);
     if is_replica {
         // Redis ends these waits by itself, Valkey 9 not always.
         changes::wake::fail_everybody(changes::wake::DEMOTED);

@@ -282,6 +282,41 @@ fn whoever_waits_at_a_writable_replica_is_served_behind_a_full_synchronisation()
     replica.assert_locks_agree();
 }
 
+/// A replica counts no end of a lock, nor does a rename there that nobody has looked at: not while it is one, and not when it
+/// is none any more.
+#[test]
+fn a_change_of_role_counts_no_deletion() {
+    let primary = Server::start();
+    let other = Server::start();
+    let (mut conn, mut there) = (primary.conn(), other.conn());
+    for key in ["a", "b", "c"] {
+        there.claim(key);
+        there.ok(("DEL", key));
+    }
+    there.ok(("REPLICAOF", "127.0.0.1", primary.port()));
+    other.wait_in_sync_with(&primary);
+    for key in ["deleted", "renamed"] {
+        conn.claim(key);
+    }
+    conn.ok(("DEL", "deleted"));
+    conn.ok(("RENAME", "renamed", "another"));
+    wait_for_offset_equal(&primary, &other);
+    assert_eq!((other.stat("deleted"), other.stat("held")), (3, 1));
+    there.ok(("REPLICAOF", "NO", "ONE"));
+    assert_eq!((other.stat("deleted"), other.stat("held")), (3, 1));
+    assert_eq!(there.list(), ["another"]);
+    assert_eq!(other.stat("deleted"), 3);
+    // Renamed by itself, and then a replica again.
+    there.ok(("RENAME", "another", "third"));
+    there.ok(("CONFIG", "SET", "replica-serve-stale-data", "yes"));
+    there.ok(("REPLICAOF", "127.0.0.1", 1));
+    assert_eq!((other.stat("deleted"), other.stat("held")), (3, 1));
+    assert_eq!(there.list(), ["third"]);
+    there.ok(("REPLICAOF", "NO", "ONE"));
+    there.ok(("DEL", "third"));
+    assert_eq!((other.stat("deleted"), other.stat("held")), (4, 0));
+}
+
 #[test]
 fn a_promoted_replica_carries_on() {
     let primary = Server::start();
