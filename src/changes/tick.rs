@@ -12,8 +12,10 @@ use crate::server::main_thread::state;
 use crate::server::string::OwnedStr;
 use crate::server::{events, passing, timer};
 
-/// Steps of one kind in one tick; the rest comes in the next, so that commands get their turn.
+/// Steps of one kind in one tick of the timer; the rest comes in the next, so that commands get their turn.
 const STEPS_MAX: usize = 1_000;
+/// Behind a command nothing is left for later, so that no other comes between. It ends: each grant takes a waiter away.
+const NO_MAX: usize = usize::MAX;
 /// How soon to ask again whether writes are allowed, in ms.
 const PAUSED_MS: i64 = 5;
 /// How soon to look again whether this node serves the keys of what is due, in ms: it takes a failover, or somebody's help.
@@ -30,7 +32,7 @@ pub fn tick(ctx: Ctx<'_>) {
     state(State::no_flush_runs);
     let may_write = ctx.may_write();
     if may_write {
-        look_at_named(ctx);
+        look_at_named(ctx, STEPS_MAX);
     } else if wake::is_anyone_waiting() && !ctx.flags().is_writable() {
         // They came while this replica took writes (`replica-read-only no`), and it will grant nothing any more.
         wake::fail_everybody(wake::DEMOTED);
@@ -50,7 +52,7 @@ pub fn tick(ctx: Ctx<'_>) {
     let mut keeps_jobs = false;
     if does_due {
         keeps_jobs = do_jobs(ctx);
-        serve_dirty(ctx);
+        serve_dirty(ctx, STEPS_MAX);
     }
     if may_write {
         patrol(ctx);
@@ -84,9 +86,9 @@ pub fn after_command(ctx: Ctx<'_>) {
     if !ctx.may_write() {
         return;
     }
-    look_at_named(ctx);
+    look_at_named(ctx, NO_MAX);
     if state(|state| state.waiting.has_dirty()) && ctx.takes_writes() {
-        serve_dirty(ctx);
+        serve_dirty(ctx, NO_MAX);
     }
 }
 
@@ -164,8 +166,8 @@ fn with_key<'c>(ctx: Ctx<'c>, db: i32, lock: &Lock, f: impl FnOnce(Ctx<'c>, Key<
     !key.lock().is_some_and(|found| found.is(lock))
 }
 
-fn serve_dirty(ctx: Ctx<'_>) {
-    for _ in 0..STEPS_MAX {
+fn serve_dirty(ctx: Ctx<'_>, max: usize) {
+    for _ in 0..max {
         match state(|state| state.waiting.take_dirty()) {
             None => return,
             Some((db, key)) => wake::serve(ctx, db, &key),
@@ -174,8 +176,8 @@ fn serve_dirty(ctx: Ctx<'_>) {
 }
 
 /// Looks at the keys that commands have named. What there is to grant, it only marks.
-fn look_at_named(ctx: Ctx<'_>) {
-    for _ in 0..STEPS_MAX {
+fn look_at_named(ctx: Ctx<'_>, max: usize) {
+    for _ in 0..max {
         match state(|state| state.waiting.take_named()) {
             None => return,
             Some((db, key)) => wake::look(ctx, db, &key),

@@ -315,6 +315,44 @@ fn no_later_command_comes_between_a_deletion_and_the_grant() {
     server.wait_nobody_waits();
 }
 
+/// Nor where one command frees the keys of thousands who wait: none of them is left for later.
+#[test]
+fn no_later_command_comes_between_however_many_keys_were_freed() {
+    const KEYS: usize = 2_500;
+    let (server, _turn) = spacious();
+    let mut conn = server.conn();
+    let name = |number: usize| format!("k{number}");
+    let all = |command: &str, word: &[&str]| {
+        let mut line = redis::cmd(command);
+        (0..KEYS).for_each(|number| {
+            line.arg(name(number)).arg(word);
+        });
+        line
+    };
+    for (held, freed) in [("string", "DEL"), ("lock", "DEL"), ("lock", "FLUSHALL")] {
+        let mut pipeline = redis::pipe();
+        if held == "string" {
+            pipeline.add_command(all("MSET", &["a"]));
+        } else {
+            (0..KEYS).for_each(|number| {
+                pipeline.cmd("PRLOCK.CLAIM").arg(name(number)).arg("PX").arg(600_000).arg("TOKEN").arg("a");
+            });
+        }
+        pipeline.exec(&mut conn).expect("all are held");
+        let waiters = crowd(&server, KEYS, name);
+        let mut pipeline = redis::pipe();
+        pipeline.add_command(if freed == "DEL" { all("DEL", &[]) } else { redis::cmd("FLUSHALL") }).ignore();
+        for number in [0, KEYS / 2, KEYS - 1] {
+            pipeline.cmd("SET").arg(name(number)).arg("b").arg("NX");
+        }
+        let set: Vec<Option<String>> = pipeline.query(&mut conn).expect("three replies");
+        assert_eq!(set, [None, None, None], "{freed} of each {held}");
+        server.wait_nobody_waits();
+        drop(waiters);
+        conn.ok(("FLUSHALL",));
+    }
+}
+
 /// On Redis 7.0 the module asks which others there are before it acts between two commands; not to be told leaves another
 /// way to ask.
 #[test]
