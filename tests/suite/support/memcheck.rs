@@ -30,6 +30,11 @@ pub fn slowed_ms(ms: i64) -> i64 {
     if is_on() { ms * i64::from(STRETCH) } else { ms }
 }
 
+/// A bound on a share of a processor, which under memcheck is another one.
+pub fn slowed_share(percent: f64) -> f64 {
+    if is_on() { percent * f64::from(STRETCH) } else { percent }
+}
+
 /// What starts `program`: the program itself, or valgrind around it, which becomes the same process.
 pub(super) fn command(program: &Path) -> Command {
     let Some(folder) = folder() else { return Command::new(program) };

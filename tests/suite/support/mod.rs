@@ -39,7 +39,7 @@ pub use dump::{Dumper, ENCODINGS, LAST_ENCODING, Stored, crc64};
 pub use info::{find as find_info, info_number_on};
 pub use kind::{ServerKind, server_kind};
 pub use locks::{Grant, Witness, cmd, event_line, grant, pipeline};
-pub use memcheck::{slowed_ms, stretched};
+pub use memcheck::{slowed_ms, slowed_share, stretched};
 pub use random::{SeededRng, seeded_rng};
 pub use raw::{Raw, pack};
 pub use redis::Value;
